@@ -1,1 +1,15 @@
-//! Placeholder.
+//! The heart of Tidewire: a write-ahead log, the tree that applies it, and the feed that everything else reads.
+//!
+//! The rooms stand in the order in which data walks through them, and a room uses only what stands above it:
+//! the small words ([`limits`], [`id`], [`error`], [`random`], [`clock`], [`metrics`], [`tasks`]), then [`record`]
+//! and [`causal`], then files and positions, the log, the tree, the feed, and the seams to other clusters.
+
+pub mod causal;
+pub mod clock;
+pub mod error;
+pub mod id;
+pub mod limits;
+pub mod metrics;
+pub mod random;
+pub mod record;
+pub mod tasks;

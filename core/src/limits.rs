@@ -1,0 +1,86 @@
+//! Every bound of the system in one place, each with its reason.
+//!
+//! What a configuration can change is a field of [`Limits`]; the constants are the edges within which it may.
+
+use std::time::Duration;
+
+/// Longest name of a tree or cluster in bytes: it becomes a folder name and a metric label.
+pub const MAX_NAME_BYTES: usize = 63;
+/// Longest key in bytes: keys live in memory and in every filter, so they stay small.
+pub const MAX_KEY_BYTES: usize = 4 * 1024;
+/// Largest value of `max_record_bytes` that a configuration may ask for.
+pub const MAX_RECORD_BYTES_CEILING: usize = 16 * 1024 * 1024;
+/// A block is closed when it holds this many bytes; a larger record has a block of its own.
+pub const BLOCK_BYTES: usize = 256 * 1024;
+/// Most partitions of a tree: each costs 14 bytes in a block that touches it.
+pub const MAX_PARTITIONS: u16 = 64;
+/// Partitions of a tree that says nothing else.
+pub const DEFAULT_PARTITIONS: u16 = 8;
+/// Most clusters that a cluster can know: bounds the dependency vector of a block at 4 KiB.
+pub const MAX_KNOWN_CLUSTERS: usize = 256;
+/// Most operations in one atomic batch.
+pub const MAX_BATCH_OPERATIONS: usize = 10_000;
+/// Most frames in one group: the frame header counts them in 16 bits.
+pub const MAX_GROUP_FRAMES: usize = 60_000;
+
+/// The bounds that a configuration can change.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Key, value and header of one record together, in bytes. Above it a write is refused (413).
+    pub max_record_bytes: usize,
+    /// Bytes that may wait for the committer in one tree; at the bound an append waits.
+    pub pending_bytes: usize,
+    /// Records that may wait for the committer in one tree.
+    pub pending_records: usize,
+    /// How long one group may take to become durable before it is given up on.
+    pub commit_deadline: Duration,
+    /// How long a stopping tree may take to make durable what is pending.
+    pub drain_budget: Duration,
+    /// How far ahead of the wall clock a remote write may be before it is refused.
+    pub max_clock_skew: Duration,
+    /// Recent groups kept in memory for followers, bytes per tree.
+    pub recent_bytes: usize,
+    /// Bytes that one read of the log aims at.
+    pub read_bytes: usize,
+    /// Smallest segment file in bytes; segments double from here.
+    pub segment_bytes_min: u64,
+    /// Largest segment file in bytes.
+    pub segment_bytes_max: u64,
+    /// Longest time a committer waits for company before it writes a group.
+    pub linger: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_record_bytes: 1024 * 1024,
+            pending_bytes: 4 * 1024 * 1024,
+            pending_records: 10_000,
+            commit_deadline: Duration::from_secs(15),
+            drain_budget: Duration::from_secs(75),
+            max_clock_skew: Duration::from_secs(30),
+            recent_bytes: 16 * 1024 * 1024,
+            read_bytes: 512 * 1024,
+            segment_bytes_min: 1024 * 1024,
+            segment_bytes_max: 64 * 1024 * 1024,
+            linger: Duration::from_micros(50),
+        }
+    }
+}
+
+impl Limits {
+    /// Tiny bounds, so that rollover, splitting and waiting happen all the time. For tests and simulation.
+    pub fn tiny() -> Self {
+        Self {
+            max_record_bytes: 64 * 1024,
+            pending_bytes: 8 * 1024,
+            pending_records: 64,
+            recent_bytes: 4 * 1024,
+            read_bytes: 2 * 1024,
+            segment_bytes_min: 4 * 1024,
+            segment_bytes_max: 16 * 1024,
+            linger: Duration::ZERO,
+            ..Self::default()
+        }
+    }
+}
