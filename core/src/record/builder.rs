@@ -1,4 +1,4 @@
-//! [`BlockBuilder`]: encodes records into one buffer, and puts header and frame in front of them when it is sealed.
+//! [`BlockBuilder`]: encodes records into one buffer, and puts the header in front of them when it is sealed.
 //!
 //! The buffer starts with room for the largest header that can come, so that sealing copies no record.
 
@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use super::block::{Block, DEP_BYTES, FIXED_BYTES, FLAG_DEPS, MAGIC, RUN_BYTES, VERSION};
 use super::checksum::checksum;
-use super::frame::{FRAME_BYTES, Frame};
 use super::mutation::Mutation;
 use super::view;
 use crate::causal::VersionVector;
@@ -36,20 +35,11 @@ impl std::fmt::Debug for BlockBuilder {
     }
 }
 
-/// A sealed block, with room in front of it in the same buffer for its frame.
-#[derive(Debug)]
-pub struct Sealed {
-    /// The last [`FRAME_BYTES`] before `block_at` are free for the frame.
-    buffer: Vec<u8>,
-    /// Where the block starts in the buffer.
-    block_at: usize,
-}
-
 impl BlockBuilder {
     /// An empty block of an origin, with room for about `bytes` of records and for `deps` dependencies.
     pub fn new(origin: OriginTag, partitions: u16, deps: usize, bytes: usize) -> Self {
         let runs = usize::from(partitions.min(MAX_PARTITIONS)) * RUN_BYTES;
-        let start = FRAME_BYTES + FIXED_BYTES + 2 + runs + 2 + deps * DEP_BYTES;
+        let start = FIXED_BYTES + 2 + runs + 2 + deps * DEP_BYTES;
         let mut buffer = Vec::with_capacity(start + bytes + 4);
         buffer.resize(start, 0);
         Self {
@@ -103,7 +93,7 @@ impl BlockBuilder {
     }
 
     /// Finishes the block: what its writers may have seen, and the incarnation of this log as seed of the checksum.
-    pub fn seal(self, deps: &VersionVector, incarnation: Incarnation) -> Sealed {
+    pub fn seal(self, deps: &VersionVector, incarnation: Incarnation) -> Block {
         assert!(deps.len() <= MAX_KNOWN_CLUSTERS, "peers over the limit are refused when they are added");
         let mut header = Vec::with_capacity(self.start + deps.len() * 16);
         let flags = if deps.is_empty() { 0 } else { FLAG_DEPS };
@@ -137,42 +127,17 @@ impl BlockBuilder {
         self.finish(&header, incarnation)
     }
 
-    fn finish(mut self, header: &[u8], incarnation: Incarnation) -> Sealed {
-        let needed = FRAME_BYTES + header.len();
-        if needed > self.start {
+    fn finish(mut self, header: &[u8], incarnation: Incarnation) -> Block {
+        if header.len() > self.start {
             // Only a dependency vector outgrows the room; then the records move once.
-            let missing = needed - self.start;
+            let missing = header.len() - self.start;
             self.buffer.splice(0..0, std::iter::repeat_n(0, missing));
-            self.start = needed;
+            self.start = header.len();
         }
         let block_at = self.start - header.len();
         self.buffer[block_at..self.start].copy_from_slice(header);
         let crc = checksum(incarnation.get(), &[&self.buffer[block_at..]]);
         self.buffer.extend_from_slice(&crc.to_le_bytes());
-        Sealed { buffer: self.buffer, block_at }
-    }
-}
-
-impl Sealed {
-    /// Bytes of the block.
-    pub fn block_bytes(&self) -> usize {
-        self.buffer.len() - self.block_at
-    }
-
-    /// Writes the frame in front of the block and shares both as one slice.
-    pub fn frame(mut self, frame: &Frame, seed: u64) -> (Bytes, Block) {
-        let crc_at = self.buffer.len() - 4;
-        let encoded = frame.encode(seed, &self.buffer[crc_at..]);
-        let frame_at = self.block_at - FRAME_BYTES;
-        self.buffer[frame_at..self.block_at].copy_from_slice(&encoded);
-        let framed = Bytes::from(self.buffer).slice(frame_at..);
-        let block = Block::parse(framed.slice(FRAME_BYTES..)).expect("a block that was just sealed parses");
-        (framed, block)
-    }
-
-    /// The block alone, without a frame.
-    pub fn into_block(self) -> Block {
-        Block::parse(Bytes::from(self.buffer).slice(self.block_at..))
-            .expect("a block that was just sealed parses")
+        Block::parse(Bytes::from(self.buffer).slice(block_at..)).expect("a block that was just sealed parses")
     }
 }

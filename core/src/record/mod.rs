@@ -17,7 +17,7 @@ mod view;
 mod tests;
 
 pub use block::{Block, PartitionRun};
-pub use builder::{BlockBuilder, Sealed};
+pub use builder::BlockBuilder;
 pub use checksum::checksum;
 pub use error::FormatError;
 pub use frame::{FRAME_BYTES, Frame};
