@@ -6,6 +6,7 @@
 
 pub mod causal;
 pub mod clock;
+pub mod disk;
 pub mod error;
 pub mod feed;
 pub mod id;
