@@ -13,3 +13,4 @@ pub mod metrics;
 pub mod random;
 pub mod record;
 pub mod tasks;
+pub mod transport;
