@@ -7,10 +7,13 @@
 pub mod causal;
 pub mod clock;
 pub mod error;
+pub mod feed;
 pub mod id;
 pub mod limits;
 pub mod metrics;
 pub mod random;
 pub mod record;
+pub mod sink;
 pub mod tasks;
 pub mod transport;
+pub mod tree;

@@ -1,1 +1,26 @@
-//! Placeholder.
+//! What is committed, as bytes: mutations, records, blocks and frames.
+//!
+//! A block is immutable from its first write: the same bytes on every disk and every link. Its header, and the
+//! header of each record, can be read without the values. A frame says where a block lies in one log and never
+//! leaves that log. Byte by byte: `docs/format.md`.
+
+mod block;
+mod builder;
+mod checksum;
+mod error;
+mod frame;
+mod group;
+mod mutation;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use block::{Block, PartitionRun};
+pub use builder::BlockBuilder;
+pub use checksum::checksum;
+pub use error::FormatError;
+pub use frame::{FRAME_BYTES, Frame};
+pub use group::{FramedBlock, Group};
+pub use mutation::{Kind, Mutation};
+pub use view::{RECORD_HEADER_BYTES, RecordView};

@@ -1,0 +1,9 @@
+//! The feed: a tree's log in order, as whole groups, for whoever keeps a cursor.
+
+mod batch;
+mod cursor;
+mod reader;
+
+pub use batch::{Batch, Resolved};
+pub use cursor::Cursor;
+pub use reader::{FeedError, FeedReader, FeedSource};

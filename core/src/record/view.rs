@@ -1,0 +1,132 @@
+//! [`RecordView`]: one record, read in place.
+
+use super::error::FormatError;
+use super::mutation::{Kind, Mutation};
+use crate::id::{Hlc, PartitionId};
+
+/// Bytes of a record in front of its deadline, keys and value.
+pub const RECORD_HEADER_BYTES: usize = 20;
+
+const HAS_TTL: u8 = 1;
+const HAS_END_KEY: u8 = 2;
+const HAS_BATCH: u8 = 4;
+const EXTENDED: u8 = 8;
+const KNOWN_FLAGS: u8 = HAS_TTL | HAS_END_KEY | HAS_BATCH | EXTENDED;
+
+/// One record of a block. Slices of the block's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordView<'a> {
+    /// What it does.
+    pub kind: Kind,
+    /// The partition of its key.
+    pub partition: PartitionId,
+    /// When it was committed at its origin.
+    pub hlc: Hlc,
+    /// Whether it belongs to an atomic batch: the records around it with the same HLC.
+    pub in_batch: bool,
+    /// When its value expires, in milliseconds since 1970.
+    pub deadline_ms: Option<u64>,
+    /// The key.
+    pub key: &'a [u8],
+    /// The exclusive end of a range.
+    pub end_key: Option<&'a [u8]>,
+    /// Rarely used fields, as protobuf.
+    pub extended: Option<&'a [u8]>,
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// Takes bytes from the front of a slice.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(FormatError::Short("a record"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
+        Ok(self.take(N)?.try_into().expect("take returns what was asked for"))
+    }
+
+    fn length(&mut self) -> Result<usize, FormatError> {
+        usize::try_from(u32::from_le_bytes(self.number()?))
+            .map_err(|_| FormatError::Field("a length is too large"))
+    }
+
+    fn sized(&mut self, present: bool) -> Result<Option<&'a [u8]>, FormatError> {
+        if !present {
+            return Ok(None);
+        }
+        let length = self.length()?;
+        self.take(length).map(Some)
+    }
+}
+
+impl<'a> RecordView<'a> {
+    /// Reads the record at the front of `bytes`, and says how long it is.
+    ///
+    /// # Errors
+    /// When the bytes are no record of a known kind.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<(Self, usize), FormatError> {
+        let mut reader = Reader(bytes);
+        let head: [u8; RECORD_HEADER_BYTES] = reader.number()?;
+        let kind = Kind::from_byte(head[0])?;
+        let flags = head[1];
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(FormatError::Field("a record has a flag that is not known here"));
+        }
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let key_length = usize::try_from(word(4)).map_err(|_| FormatError::Field("a key is too long"))?;
+        let value_length = usize::try_from(word(8)).map_err(|_| FormatError::Field("a value is too long"))?;
+        let hlc = u64::from(word(12)) | (u64::from(word(16)) << 32);
+        let deadline_ms =
+            if flags & HAS_TTL == 0 { None } else { Some(u64::from_le_bytes(reader.number()?)) };
+        let key = reader.take(key_length)?;
+        let end_key = reader.sized(flags & HAS_END_KEY != 0)?;
+        let extended = reader.sized(flags & EXTENDED != 0)?;
+        let value = reader.take(value_length)?;
+        let view = Self {
+            kind,
+            partition: PartitionId::new(u16::from_le_bytes([head[2], head[3]])),
+            hlc: Hlc::new(hlc),
+            in_batch: flags & HAS_BATCH != 0,
+            deadline_ms,
+            key,
+            end_key,
+            extended,
+            value,
+        };
+        Ok((view, bytes.len() - reader.0.len()))
+    }
+}
+
+/// Appends the record of a mutation.
+pub(super) fn encode(
+    into: &mut Vec<u8>,
+    mutation: &Mutation,
+    partition: PartitionId,
+    hlc: Hlc,
+    in_batch: bool,
+) {
+    let flags =
+        (if mutation.deadline_ms.is_some() { HAS_TTL } else { 0 }) | (if in_batch { HAS_BATCH } else { 0 });
+    let key_length = u32::try_from(mutation.key.len()).expect("a key over its limit is refused at the door");
+    let value_length =
+        u32::try_from(mutation.value.len()).expect("a value over its limit is refused at the door");
+    let mut head = [0_u8; RECORD_HEADER_BYTES];
+    head[0] = mutation.kind as u8;
+    head[1] = flags;
+    head[2..4].copy_from_slice(&partition.get().to_le_bytes());
+    head[4..8].copy_from_slice(&key_length.to_le_bytes());
+    head[8..12].copy_from_slice(&value_length.to_le_bytes());
+    head[12..20].copy_from_slice(&hlc.get().to_le_bytes());
+    into.extend_from_slice(&head);
+    if let Some(deadline) = mutation.deadline_ms {
+        into.extend_from_slice(&deadline.to_le_bytes());
+    }
+    into.extend_from_slice(&mutation.key);
+    into.extend_from_slice(&mutation.value);
+}

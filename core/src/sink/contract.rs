@@ -1,0 +1,61 @@
+//! [`Sink`]: the five calls of a consumer.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::error::SinkError;
+use crate::feed::{Batch, Cursor};
+use crate::random::Random;
+use crate::tree::LogView;
+
+/// What a sink is given when it starts.
+#[derive(Clone)]
+pub struct SinkContext {
+    /// The log that it reads.
+    pub log: Arc<dyn LogView>,
+    /// Where the stored checkpoint is, if there is one.
+    pub checkpoint: Option<Cursor>,
+    /// The seeded generator of this consumer.
+    pub random: Random,
+}
+
+/// A destination of the feed. One pump drives it: one call at a time, in log order.
+///
+/// Durability is cumulative: one cursor acknowledges everything before it. A cursor answered as durable is never taken
+/// back within a run. An error ends the run; the pump backs off and calls `resume` again.
+#[async_trait]
+pub trait Sink: Send {
+    /// Called at the start of every run. Where the destination itself says it is, because it keeps the position with
+    /// the data; or None: the pump starts at the checkpoint.
+    ///
+    /// # Errors
+    /// `Config` stops the sink until its settings change; anything else is tried again later.
+    async fn resume(&mut self, ctx: &SinkContext) -> Result<Option<Cursor>, SinkError>;
+
+    /// Takes a batch over; may wait, which pushes back on the feed. Not cancel-safe, and never cancelled but by the end
+    /// of the run. A batch without records is progress of the cursor and of what is resolved, not a barrier.
+    ///
+    /// # Errors
+    /// Any error ends the run.
+    async fn write(&mut self, batch: Batch) -> Result<(), SinkError>;
+
+    /// Ready when the durable position has passed what was last answered. Cancel-safe: the pump waits for it and for
+    /// the feed at once. A sink with nothing outstanding stays pending, and may use the time to serve its connection.
+    ///
+    /// # Errors
+    /// Any error ends the run.
+    async fn durable(&mut self) -> Result<Cursor, SinkError>;
+
+    /// Makes everything durable that was taken over, and answers up to where.
+    ///
+    /// # Errors
+    /// Any error ends the run.
+    async fn sync(&mut self) -> Result<Cursor, SinkError>;
+
+    /// Ends the run in order: called once, also after an error.
+    ///
+    /// # Errors
+    /// Logged; nothing else comes of it.
+    async fn close(&mut self) -> Result<(), SinkError>;
+}

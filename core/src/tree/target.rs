@@ -1,0 +1,74 @@
+//! [`ApplyTarget`]: where an applier puts what is ready. A tree is one.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::identity::TreeIdentity;
+use crate::causal::{VersionVector, Watermarks};
+use crate::error::Error;
+use crate::id::{ClusterId, Hlc, Incarnation, OriginTag};
+use crate::record::Block;
+
+/// A group of one origin whose turn has come: not covered here, no gap before it, its dependencies applied here or
+/// earlier in the same call.
+#[derive(Clone, Debug)]
+pub struct ReadyGroup {
+    /// Where it was committed.
+    pub origin: OriginTag,
+    /// The incarnation of that cluster's log.
+    pub incarnation: Incarnation,
+    /// The HLC up to which the origin is complete once the group is applied.
+    pub closed: Hlc,
+    /// Its blocks, checked, with how many leading records of each are covered already.
+    pub blocks: Vec<(Block, u16)>,
+}
+
+/// What is applied, all of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Up to which HLC each origin is complete here.
+    pub frontier: VersionVector,
+    /// Which offsets of each origin are covered here.
+    pub watermarks: Watermarks,
+}
+
+/// What a call of [`ApplyTarget::apply`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Records that were new here.
+    pub records: u64,
+}
+
+/// Where an applier puts what is ready.
+///
+/// An implementer keeps these duties: `apply` is all or nothing and in the order given; what it has answered for
+/// survives a crash and is in [`Progress`]; progress never goes back; readers see a prefix of each origin's history.
+/// One applier calls it for a tree, one call of `apply` at a time.
+#[async_trait]
+pub trait ApplyTarget: Send + Sync + 'static {
+    /// Who this is. Never changes.
+    fn identity(&self) -> TreeIdentity;
+
+    /// What is applied now.
+    fn progress(&self) -> Progress;
+
+    /// How far a remote HLC is ahead of the wall clock here, if that is more than is accepted.
+    fn excess_skew(&self, remote: Hlc) -> Option<Duration>;
+
+    /// Makes an origin known before its first group is applied; durable when it returns. Repeating it is harmless.
+    ///
+    /// # Errors
+    /// `Conflict` when the origin is known with another incarnation, or another name has the same tag.
+    async fn enroll(&self, origin: &ClusterId, incarnation: Incarnation) -> Result<(), Error>;
+
+    /// Makes groups durable and visible, in order. Dropping the future does not undo what was handed over.
+    ///
+    /// # Errors
+    /// `Unavailable` when the log failed or is stopping: nothing of the call was applied, and it may be repeated.
+    async fn apply(&self, groups: Vec<ReadyGroup>) -> Result<Applied, Error>;
+
+    /// Takes over that an origin is complete up to `closed`, all its records up to there being applied. Not durable by
+    /// itself: after a restart the next heartbeat says it again.
+    fn advance(&self, origin: OriginTag, closed: Hlc);
+}
