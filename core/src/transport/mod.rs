@@ -13,7 +13,9 @@ pub mod conformance;
 mod cuttable;
 mod cuttable_link;
 mod link;
+pub mod marks;
 mod memory;
+pub mod pages;
 mod seam;
 pub mod wire;
 
