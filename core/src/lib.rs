@@ -16,4 +16,5 @@ pub mod random;
 pub mod record;
 pub mod sink;
 pub mod tasks;
+pub mod transport;
 pub mod tree;
