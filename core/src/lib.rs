@@ -19,3 +19,4 @@ pub mod sink;
 pub mod tasks;
 pub mod transport;
 pub mod tree;
+pub mod wal;
