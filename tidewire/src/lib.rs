@@ -1,4 +1,4 @@
-//! Placeholder.
+//! Tidewire as one library: what a program that embeds it, and the binary, are made of.
 
 #[cfg(all(feature = "server", feature = "grpc"))]
 mod bench;
