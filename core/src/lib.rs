@@ -6,6 +6,7 @@
 
 pub mod causal;
 pub mod clock;
+pub mod disk;
 pub mod error;
 pub mod feed;
 pub mod id;
@@ -15,4 +16,6 @@ pub mod random;
 pub mod record;
 pub mod sink;
 pub mod tasks;
+pub mod transport;
 pub mod tree;
+pub mod wal;

@@ -1,0 +1,1 @@
+//! What every transport must do, as checks that an implementation runs in its own tests.
