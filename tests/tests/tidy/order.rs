@@ -12,8 +12,9 @@ const ROOMS: &[&[&str]] = &[
     &["meta"],
     &["wal"],
     &["cursors"],
-    // A tree hands out what the feed reads from it, and the feed reads from a tree.
-    &["tree", "feed"],
+    // The feed knows a tree only as the trait that it reads from, so it stands above.
+    &["feed"],
+    &["tree"],
     &["sink"],
     &["gc"],
 ];
