@@ -2,10 +2,8 @@
 
 use tidewire_core::error::{LinkError, LinkErrorKind};
 use tidewire_core::transport::Link;
-use tidewire_core::transport::wire::{Frame, REPLICATE};
-use tokio::sync::mpsc;
+use tidewire_core::transport::wire::REPLICATE;
 use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::http::Uri;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
@@ -16,13 +14,13 @@ use super::config::{
     CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, FRAME_BYTES, HEADER_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
 };
 use super::error::from_status;
-use super::halves::{WAITING_FRAMES, link};
+use super::halves::{link, outgoing};
 
 /// Opens a link to a url like `http://us-east.example:7400`.
 pub(super) async fn dial(url: &str, message_bytes: usize) -> Result<Link, LinkError> {
     let channel = connect(check(url)?, url).await?;
-    let (out, frames) = mpsc::channel(WAITING_FRAMES);
-    let request = Request::new(ReceiverStream::new(frames));
+    let (out, frames) = outgoing(|frame| frame);
+    let request = Request::new(frames);
     let mut client =
         Grpc::new(channel).max_decoding_message_size(message_bytes).max_encoding_message_size(message_bytes);
     let answer = async {
@@ -32,7 +30,7 @@ pub(super) async fn dial(url: &str, message_bytes: usize) -> Result<Link, LinkEr
     };
     let answer = timeout(CONNECT_TIMEOUT, answer).await;
     let frames = answer.map_err(|_| no_answer(url))??.into_inner();
-    Ok(link::<Frame>(url.to_owned(), (out, |frame| frame), frames, None, message_bytes, None))
+    Ok(link(url.to_owned(), out, frames, None, message_bytes, None))
 }
 
 /// Refuses what cannot work before anything is tried.

@@ -1,22 +1,64 @@
 //! The two halves of a link over gRPC, the same on the dialling and the accepting side.
 
-use async_trait::async_trait;
-use prost::Message;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use futures::Stream;
+use prost::Message;
 use tidewire_core::error::{LinkError, LinkErrorKind};
 use tidewire_core::transport::wire::Frame;
 use tidewire_core::transport::{Link, LinkReceiver, LinkSender};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Streaming;
 
+use super::config::CLOSE_GRACE;
 use super::error::from_status;
 use super::strangers::Presence;
 
 /// Frames that wait in this process for the stream to take them.
-pub(super) const WAITING_FRAMES: usize = 1;
+const WAITING_FRAMES: usize = 1;
 
-/// Makes a frame an item of the outgoing stream: of a request or of a response.
-pub(super) type Wrap<T> = fn(Frame) -> T;
+/// Frames on their way into a request or a response.
+pub(super) struct Outgoing<T> {
+    frames: mpsc::Receiver<T>,
+    _taken: DropGuard,
+}
+
+impl<T> Stream for Outgoing<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.frames.poll_recv(context)
+    }
+}
+
+/// The near end of an [`Outgoing`].
+pub(super) struct Out<T> {
+    frames: mpsc::Sender<T>,
+    /// Cancelled when HTTP/2 has taken every frame and the end.
+    taken: CancellationToken,
+    /// Makes a frame an item of the request or response.
+    wrap: fn(Frame) -> T,
+}
+
+impl<T> Out<T> {
+    /// Ends the stream with an item that is not a frame.
+    pub(super) async fn end_with(self, last: T) {
+        // The stream may be gone already, and with it whoever would read this.
+        let _ = self.frames.send(last).await;
+    }
+}
+
+/// A path for frames into a request or a response.
+pub(super) fn outgoing<T>(wrap: fn(Frame) -> T) -> (Out<T>, Outgoing<T>) {
+    let (sender, frames) = mpsc::channel(WAITING_FRAMES);
+    let taken = CancellationToken::new();
+    (Out { frames: sender, taken: taken.clone(), wrap }, Outgoing { frames, _taken: taken.drop_guard() })
+}
 
 /// What both halves know of their link.
 struct Ends {
@@ -28,23 +70,21 @@ struct Ends {
 /// Puts the halves together. `first` is a frame that was read ahead.
 pub(super) fn link<T: Send + 'static>(
     remote: String,
-    out: (mpsc::Sender<T>, Wrap<T>),
+    out: Out<T>,
     frames: Streaming<Frame>,
     first: Option<Frame>,
     message_bytes: usize,
     presence: Option<Presence>,
 ) -> Link {
     let ends = Arc::new(Ends { remote: remote.clone(), _presence: presence });
-    let (out, wrap) = out;
-    let sender = GrpcSender { out: Some(out), wrap, message_bytes, ends: ends.clone() };
+    let sender = GrpcSender { out: Some(out), message_bytes, ends: ends.clone() };
     let receiver = GrpcReceiver { frames: Some(frames), first, failed: None, ends };
     Link { sender: Box::new(sender), receiver: Box::new(receiver), remote }
 }
 
 struct GrpcSender<T> {
     /// None once closed.
-    out: Option<mpsc::Sender<T>>,
-    wrap: Wrap<T>,
+    out: Option<Out<T>>,
     message_bytes: usize,
     ends: Arc<Ends>,
 }
@@ -65,8 +105,8 @@ impl<T: Send + 'static> LinkSender for GrpcSender<T> {
             return Err(LinkError::new(LinkErrorKind::Protocol, message));
         }
         // Waits for a place first, so that a dropped future has sent nothing.
-        match out.reserve().await {
-            Ok(place) => place.send((self.wrap)(frame)),
+        match out.frames.reserve().await {
+            Ok(place) => place.send((out.wrap)(frame)),
             Err(_) => {
                 return Err(LinkError::new(
                     LinkErrorKind::Unreachable,
@@ -78,7 +118,12 @@ impl<T: Send + 'static> LinkSender for GrpcSender<T> {
     }
 
     async fn close(&mut self) {
-        self.out = None;
+        if let Some(Out { frames, taken, .. }) = self.out.take() {
+            drop(frames);
+            // A link that is dropped resets its stream, which would overtake what HTTP/2 has not taken yet. If the far
+            // side does not read, that is all that can be done for it.
+            let _ = timeout(CLOSE_GRACE, taken.cancelled()).await;
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use tidewire_core::transport::Link;
 use tidewire_core::transport::wire::{Frame, REPLICATE, frame::Body as FrameBody};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::codec::{EncodeBody, SingleMessageCompressionOverride, Streaming};
 use tonic::codegen::Service;
@@ -20,10 +19,8 @@ use tonic::{Code, Status};
 use super::codec::FrameCodec;
 use super::config::HELLO_DEADLINE;
 use super::first_frame::FirstFrameLimit;
-use super::halves::{WAITING_FRAMES, link};
+use super::halves::{Out, link, outgoing};
 use super::strangers::Visitor;
-
-type Out = mpsc::Sender<Result<Frame, Status>>;
 
 /// Answers every request of every connection. Cheap to clone.
 #[derive(Clone)]
@@ -50,12 +47,11 @@ impl Replication {
         }
         let body = FirstFrameLimit::new(request.into_body());
         let frames = Streaming::new_request(FrameCodec, body, None, Some(self.message_bytes));
-        let (out, answers) = mpsc::channel(WAITING_FRAMES);
+        let (out, answers) = outgoing(Ok);
         let (service, stop) = (self.clone(), self.tasks.stop_token());
         self.tasks.spawn("grpc hello", async move {
             stop.run_until_cancelled_owned(service.meet(visitor, frames, out)).await;
         });
-        let answers = ReceiverStream::new(answers);
         let single = SingleMessageCompressionOverride::default();
         let body = EncodeBody::new_server(FrameCodec, answers, None, single, Some(self.message_bytes));
         let mut response = Response::new(Body::new(body));
@@ -64,11 +60,16 @@ impl Replication {
     }
 
     /// Makes a link of a stream that says `Hello` in time; ends any other with a status that says why.
-    async fn meet(self, visitor: Arc<Visitor>, mut frames: Streaming<Frame>, out: Out) {
+    async fn meet(
+        self,
+        visitor: Arc<Visitor>,
+        mut frames: Streaming<Frame>,
+        out: Out<Result<Frame, Status>>,
+    ) {
         let status = match timeout(HELLO_DEADLINE, frames.message()).await {
             Ok(Ok(Some(frame))) if matches!(frame.body, Some(FrameBody::Hello(_))) => {
                 let presence = visitor.said_hello();
-                let (remote, out) = (visitor.remote.to_string(), (out, Ok as _));
+                let remote = visitor.remote.to_string();
                 let link = link(remote, out, frames, Some(frame), self.message_bytes, Some(presence));
                 if timeout(HELLO_DEADLINE, self.accepted.send(link)).await.is_err() {
                     tracing::warn!(remote = %visitor.remote, "link dropped: too many wait to be accepted");
@@ -81,8 +82,7 @@ impl Replication {
             Err(_) => Status::new(Code::DeadlineExceeded, format!("no Hello in {HELLO_DEADLINE:?}")),
         };
         visitor.turned_away(status.message());
-        // The stream may be gone already, and with it whoever would read this.
-        let _ = out.send(Err(status)).await;
+        out.end_with(Err(status)).await;
     }
 }
 
