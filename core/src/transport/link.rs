@@ -35,9 +35,9 @@ pub trait LinkSender: Send {
     /// `Unreachable` when the link broke, `Closed` after [`close`](Self::close). Every later call fails too.
     async fn send(&mut self, frame: Frame) -> Result<(), LinkError>;
 
-    /// Ends this direction in order: the far side receives what was sent, then the end. When this returns, the link may be
-    /// dropped and what was sent still arrives, if the far side reads; if it does not, this waits about a second at most.
-    /// The other direction goes on until it is closed or dropped. May be repeated.
+    /// Ends this direction in order: the far side receives what was sent, then the end. The link may be dropped right
+    /// afterwards, sender first; then the transport gives what was sent about a second to arrive. The other direction
+    /// goes on until it is closed or dropped. May be repeated.
     async fn close(&mut self);
 }
 

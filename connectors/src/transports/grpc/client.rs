@@ -1,6 +1,7 @@
 //! The dialling side: one TCP connection and one stream for each link.
 
 use tidewire_core::error::{LinkError, LinkErrorKind};
+use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::Link;
 use tidewire_core::transport::wire::REPLICATE;
 use tokio::time::timeout;
@@ -14,12 +15,12 @@ use super::config::{
     CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, FRAME_BYTES, HEADER_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
 };
 use super::error::from_status;
-use super::halves::{link, outgoing};
+use super::halves::{Out, Side, link};
 
-/// Opens a link to a url like `http://us-east.example:7400`.
-pub(super) async fn dial(url: &str, message_bytes: usize) -> Result<Link, LinkError> {
+/// Opens a link to a url like `http://us-east.example:7400`. `lingering` owns what outlives the link for a moment.
+pub(super) async fn dial(url: &str, message_bytes: usize, lingering: &Tasks) -> Result<Link, LinkError> {
     let channel = connect(check(url)?, url).await?;
-    let (out, frames) = outgoing(|frame| frame);
+    let (out, frames) = Out::new(|frame| frame);
     let request = Request::new(frames);
     let mut client =
         Grpc::new(channel).max_decoding_message_size(message_bytes).max_encoding_message_size(message_bytes);
@@ -30,7 +31,7 @@ pub(super) async fn dial(url: &str, message_bytes: usize) -> Result<Link, LinkEr
     };
     let answer = timeout(CONNECT_TIMEOUT, answer).await;
     let frames = answer.map_err(|_| no_answer(url))??.into_inner();
-    Ok(link(url.to_owned(), out, frames, None, message_bytes, None))
+    Ok(link(url.to_owned(), out, frames, None, message_bytes, Side::Dialling(lingering.clone())))
 }
 
 /// Refuses what cannot work before anything is tried.

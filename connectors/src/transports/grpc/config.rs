@@ -32,8 +32,8 @@ pub const STRANGER_BYTES: usize = MAX_STRANGERS
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How long a dial may take to connect, and then to be answered.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a closing listener lets its links end in order before it breaks them, and how long closing a sender waits for
-/// its last frames to be taken.
+/// How long a closing listener lets its links end in order before it breaks them, and how long a
+/// dialled link that was closed and dropped lives on for its last frames.
 pub const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Part of a message that is not one record: headers of block, group, page and frame.

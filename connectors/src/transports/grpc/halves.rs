@@ -1,18 +1,18 @@
 //! The two halves of a link over gRPC, the same on the dialling and the accepting side.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use futures::Stream;
 use prost::Message;
 use tidewire_core::error::{LinkError, LinkErrorKind};
+use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::wire::Frame;
 use tidewire_core::transport::{Link, LinkReceiver, LinkSender};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use super::config::CLOSE_GRACE;
@@ -22,30 +22,20 @@ use super::strangers::Presence;
 /// Frames that wait in this process for the stream to take them.
 const WAITING_FRAMES: usize = 1;
 
-/// Frames on their way into a request or a response.
-pub(super) struct Outgoing<T> {
-    frames: mpsc::Receiver<T>,
-    _taken: DropGuard,
-}
-
-impl<T> Stream for Outgoing<T> {
-    type Item = T;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.frames.poll_recv(context)
-    }
-}
-
-/// The near end of an [`Outgoing`].
+/// The near end of a path for frames into a request or a response.
 pub(super) struct Out<T> {
     frames: mpsc::Sender<T>,
-    /// Cancelled when HTTP/2 has taken every frame and the end.
-    taken: CancellationToken,
     /// Makes a frame an item of the request or response.
     wrap: fn(Frame) -> T,
 }
 
 impl<T> Out<T> {
+    /// A path, and its far end.
+    pub(super) fn new(wrap: fn(Frame) -> T) -> (Self, ReceiverStream<T>) {
+        let (frames, far_end) = mpsc::channel(WAITING_FRAMES);
+        (Self { frames, wrap }, ReceiverStream::new(far_end))
+    }
+
     /// Ends the stream with an item that is not a frame.
     pub(super) async fn end_with(self, last: T) {
         // The stream may be gone already, and with it whoever would read this.
@@ -53,18 +43,20 @@ impl<T> Out<T> {
     }
 }
 
-/// A path for frames into a request or a response.
-pub(super) fn outgoing<T>(wrap: fn(Frame) -> T) -> (Out<T>, Outgoing<T>) {
-    let (sender, frames) = mpsc::channel(WAITING_FRAMES);
-    let taken = CancellationToken::new();
-    (Out { frames: sender, taken: taken.clone(), wrap }, Outgoing { frames, _taken: taken.drop_guard() })
+/// Which side of the link this is.
+pub(super) enum Side {
+    /// Owns what lingers after a link was closed and dropped.
+    Dialling(Tasks),
+    /// The connection has a link while this lives.
+    Accepting(#[expect(dead_code, reason = "held for what its drop does")] Presence),
 }
 
 /// What both halves know of their link.
 struct Ends {
     remote: String,
-    /// On the accepting side: the connection has a link while a half lives.
-    _presence: Option<Presence>,
+    side: Side,
+    /// The sender was closed in order, and what it sent may still be on its way.
+    closed: AtomicBool,
 }
 
 /// Puts the halves together. `first` is a frame that was read ahead.
@@ -74,9 +66,9 @@ pub(super) fn link<T: Send + 'static>(
     frames: Streaming<Frame>,
     first: Option<Frame>,
     message_bytes: usize,
-    presence: Option<Presence>,
+    side: Side,
 ) -> Link {
-    let ends = Arc::new(Ends { remote: remote.clone(), _presence: presence });
+    let ends = Arc::new(Ends { remote: remote.clone(), side, closed: AtomicBool::new(false) });
     let sender = GrpcSender { out: Some(out), message_bytes, ends: ends.clone() };
     let receiver = GrpcReceiver { frames: Some(frames), first, failed: None, ends };
     Link { sender: Box::new(sender), receiver: Box::new(receiver), remote }
@@ -118,12 +110,8 @@ impl<T: Send + 'static> LinkSender for GrpcSender<T> {
     }
 
     async fn close(&mut self) {
-        if let Some(Out { frames, taken, .. }) = self.out.take() {
-            drop(frames);
-            // A link that is dropped resets its stream, which would overtake what HTTP/2 has not taken yet. If the far
-            // side does not read, that is all that can be done for it.
-            let _ = timeout(CLOSE_GRACE, taken.cancelled()).await;
-        }
+        self.ends.closed.store(true, Ordering::Relaxed);
+        self.out = None;
     }
 }
 
@@ -156,6 +144,24 @@ impl LinkReceiver for GrpcReceiver {
                 self.failed = Some(error.clone());
                 Err(error)
             }
+        }
+    }
+}
+
+impl Drop for GrpcReceiver {
+    /// Dropping the answers resets a dialled stream, and a reset overtakes frames that HTTP/2 has not written yet. After an
+    /// orderly close they get a moment first. (On the accepting side a reset waits for them by itself.)
+    fn drop(&mut self) {
+        let Some(mut frames) = self.frames.take() else { return };
+        if let Side::Dialling(tasks) = &self.ends.side
+            && self.ends.closed.load(Ordering::Relaxed)
+            && Handle::try_current().is_ok()
+        {
+            tasks.spawn("grpc linger", async move {
+                let rest = async { while let Ok(Some(_)) = frames.message().await {} };
+                // At the bound the stream is reset; the far side did not read.
+                let _ = timeout(CLOSE_GRACE, rest).await;
+            });
         }
     }
 }

@@ -21,6 +21,7 @@ mod strangers;
 
 use async_trait::async_trait;
 use tidewire_core::error::LinkError;
+use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::transport::{DialTarget, Link, Listener, Transport};
 
 pub use config::{
@@ -32,6 +33,7 @@ pub use config::{
 #[derive(Clone, Debug)]
 pub struct GrpcTransport {
     config: GrpcConfig,
+    lingering: Tasks,
 }
 
 impl GrpcTransport {
@@ -40,14 +42,14 @@ impl GrpcTransport {
     /// # Errors
     /// `Config` when a setting is out of its bounds.
     pub fn new(config: GrpcConfig) -> Result<Self, LinkError> {
-        Ok(Self { config: config.validate()? })
+        Ok(Self { config: config.validate()?, lingering: Tasks::new(Threads::Spawn) })
     }
 }
 
 #[async_trait]
 impl Transport for GrpcTransport {
     async fn dial(&self, target: &DialTarget) -> Result<Link, LinkError> {
-        client::dial(&target.url, self.config.message_bytes()).await
+        client::dial(&target.url, self.config.message_bytes(), &self.lingering).await
     }
 
     async fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {

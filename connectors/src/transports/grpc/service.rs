@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 use super::codec::FrameCodec;
 use super::config::HELLO_DEADLINE;
 use super::first_frame::FirstFrameLimit;
-use super::halves::{Out, link, outgoing};
+use super::halves::{Out, Side, link};
 use super::strangers::Visitor;
 
 /// Answers every request of every connection. Cheap to clone.
@@ -47,7 +47,7 @@ impl Replication {
         }
         let body = FirstFrameLimit::new(request.into_body());
         let frames = Streaming::new_request(FrameCodec, body, None, Some(self.message_bytes));
-        let (out, answers) = outgoing(Ok);
+        let (out, answers) = Out::new(Ok);
         let (service, stop) = (self.clone(), self.tasks.stop_token());
         self.tasks.spawn("grpc hello", async move {
             stop.run_until_cancelled_owned(service.meet(visitor, frames, out)).await;
@@ -70,7 +70,8 @@ impl Replication {
             Ok(Ok(Some(frame))) if matches!(frame.body, Some(FrameBody::Hello(_))) => {
                 let presence = visitor.said_hello();
                 let remote = visitor.remote.to_string();
-                let link = link(remote, out, frames, Some(frame), self.message_bytes, Some(presence));
+                let link =
+                    link(remote, out, frames, Some(frame), self.message_bytes, Side::Accepting(presence));
                 if timeout(HELLO_DEADLINE, self.accepted.send(link)).await.is_err() {
                     tracing::warn!(remote = %visitor.remote, "link dropped: too many wait to be accepted");
                 }
