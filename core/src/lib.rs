@@ -6,6 +6,7 @@
 
 pub mod causal;
 pub mod clock;
+pub mod disk;
 pub mod error;
 pub mod feed;
 pub mod id;
@@ -17,3 +18,4 @@ pub mod sink;
 pub mod tasks;
 pub mod transport;
 pub mod tree;
+pub mod wal;

@@ -15,7 +15,9 @@ mod cuttable_link;
 #[cfg(test)]
 mod cuttable_tests;
 mod link;
+pub mod marks;
 mod memory;
+pub mod pages;
 mod seam;
 pub mod wire;
 
