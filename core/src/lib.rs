@@ -11,6 +11,7 @@ pub mod error;
 pub mod feed;
 pub mod id;
 pub mod limits;
+pub mod meta;
 pub mod metrics;
 pub mod random;
 pub mod record;

@@ -135,6 +135,19 @@ fn a_rename_that_was_not_synced_has_happened_or_not() {
 }
 
 #[test]
+fn a_renamed_file_is_not_lost_to_a_new_one_under_its_old_name() {
+    for seed in SEEDS {
+        let disk = mem();
+        durable_file(&disk, "/data/a", b"old");
+        disk.rename(Path::new("/data/a"), Path::new("/data/b")).unwrap();
+        put(&disk, "/data/a", b"new").sync_data().unwrap();
+        let disk = disk.crash(seed);
+        let old = Some(b"old".to_vec());
+        assert!(get(&disk, "/data/a") == old || get(&disk, "/data/b") == old, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_removal_that_was_not_synced_has_happened_or_not() {
     let found: BTreeSet<bool> = SEEDS
         .map(|seed| {

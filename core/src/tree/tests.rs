@@ -150,7 +150,7 @@ async fn acknowledged_writes_survive_a_crash_at_any_moment_and_batches_stay_whol
                     [0, 1].map(|half| tree.get(format!("pair-{pair}-{half}")).map(|half| half.value));
                 assert_eq!(halves[0], halves[1], "seed {seed}: half of a batch is visible");
             }
-            let done: Arc<Mutex<Vec<(Vec<u8>, Vec<u8>)>>> = Arc::default();
+            let done = Arc::new(Mutex::new(Vec::<(Vec<u8>, Vec<u8>)>::new()));
             for writer in 0..6_u32 {
                 let (tree, done, random) = (tree.clone(), done.clone(), random.fork());
                 site.tasks.spawn("writer", async move {

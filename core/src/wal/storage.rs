@@ -24,7 +24,9 @@ pub struct Bounds {
 
 /// The answer to one [`append`](WalStorage::append) or [`reconcile`](WalStorage::reconcile): given once, from any
 /// thread; dropped unused it means failed.
-pub struct Completion(Option<Box<dyn FnOnce(Result<(), StorageError>) + Send>>);
+pub struct Completion(Option<Answer>);
+
+type Answer = Box<dyn FnOnce(Result<(), StorageError>) + Send>;
 
 impl std::fmt::Debug for Completion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

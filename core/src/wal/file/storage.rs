@@ -271,7 +271,6 @@ impl FileStorage {
     }
 
     /// The whole groups in `bytes` that reach beyond `from`; how many bytes were used; how many the next group needs.
-    #[expect(clippy::type_complexity, reason = "used once, right above")]
     fn groups_in(
         &self,
         segment: &SegmentIndex,
