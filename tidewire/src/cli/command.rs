@@ -99,7 +99,7 @@ fn one_line(message: &str) -> String {
         .take_while(|line| !line.starts_with("Usage:"))
         .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
         .collect();
-    format!("{}; see `tidewire --help`", parts.join("; "))
+    format!("{}; see `tidewire --help`", parts.join("; ").replace(":; ", ": "))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ fn example_config() -> ClusterConfig {
 /// A complete file: every key with its default, unit and meaning. A peer is shown as comments.
 pub fn example() -> String {
     let mut text = String::from(
-        "# A Tidewire cluster. Every key is here with its default; only cluster.id has none.\n\
+        "# A Tidewire cluster. Every key is here with its default; ids and names have none.\n\
          # A single key of [cluster], [listen], [limits] and [log] can be overridden by the environment:\n\
          # TIDEWIRE__SECTION__KEY, for example TIDEWIRE__LISTEN__HTTP=127.0.0.1:8401\n",
     );
