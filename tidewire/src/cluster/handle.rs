@@ -37,6 +37,16 @@ impl Meta {
     }
 }
 
+impl Meta {
+    async fn close(&self) {
+        if let Self::Own(store) = self
+            && let Err(error) = store.close().await
+        {
+            tracing::warn!(%error, "the metadata store did not close in order; nothing acknowledged is lost");
+        }
+    }
+}
+
 pub(super) struct Inner {
     pub(super) config: ClusterConfig,
     pub(super) id: ClusterId,
@@ -246,9 +256,7 @@ impl Cluster {
         self.0.links.stop(budget).await;
         self.0.tasks.join().await;
         let closed = self.0.clock.close().await;
-        if let Meta::Own(meta) = &self.0.meta {
-            meta.close().await;
-        }
+        self.0.meta.close().await;
         closed
     }
 
@@ -257,8 +265,6 @@ impl Cluster {
         self.0.tasks.stop();
         futures::future::join_all(self.trees().iter().map(Tree::kill)).await;
         self.0.tasks.abort_and_join().await;
-        if let Meta::Own(meta) = &self.0.meta {
-            meta.close().await;
-        }
+        self.0.meta.close().await;
     }
 }
