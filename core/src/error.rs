@@ -255,7 +255,7 @@ seam_error!(
     MetaError, MetaErrorKind {
         /// An expectation of the transaction did not hold; nothing was written.
         Conflict => Conflict,
-        /// The store failed; nothing was written.
+        /// The store failed; a transaction is written whole or not at all, and reading says which.
         Io => Unavailable,
         /// Stored bytes are damaged.
         Corrupt => Corrupt,

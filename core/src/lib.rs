@@ -6,10 +6,12 @@
 
 pub mod causal;
 pub mod clock;
+pub mod disk;
 pub mod error;
 pub mod feed;
 pub mod id;
 pub mod limits;
+pub mod meta;
 pub mod metrics;
 pub mod random;
 pub mod record;
@@ -17,3 +19,4 @@ pub mod sink;
 pub mod tasks;
 pub mod transport;
 pub mod tree;
+pub mod wal;

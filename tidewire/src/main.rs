@@ -1,2 +1,5 @@
-//! Placeholder.
-fn main() {}
+//! The binary: everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    tidewire::cli::main()
+}

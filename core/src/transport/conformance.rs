@@ -100,7 +100,8 @@ pub async fn run(sides: impl Fn() -> Sides) {
 }
 
 async fn frames_arrive_whole_and_in_order_both_ways(sides: Sides) {
-    let (mut mine, mut theirs) = Pair::open(sides).await.link().await;
+    let mut pair = Pair::open(sides).await;
+    let (mut mine, mut theirs) = pair.link().await;
     let sizes = [0, 1, 1000, 64 * 1024, 1024 * 1024, 5, 300_000];
     for (sender, receiver) in
         [(&mut mine.sender, &mut theirs.receiver), (&mut theirs.sender, &mut mine.receiver)]
@@ -121,7 +122,8 @@ async fn frames_arrive_whole_and_in_order_both_ways(sides: Sides) {
 }
 
 async fn what_was_sent_before_a_close_arrives_then_the_end(sides: Sides) {
-    let (mut mine, mut theirs) = Pair::open(sides).await.link().await;
+    let mut pair = Pair::open(sides).await;
+    let (mut mine, mut theirs) = pair.link().await;
     mine.sender.send(page(1, 100_000)).await.expect("the link stands");
     mine.sender.close().await;
     mine.sender.close().await;
@@ -204,7 +206,8 @@ async fn a_full_link_holds_back_no_other(sides: Sides) {
 
 async fn a_cancelled_receive_loses_no_frame(sides: Sides) {
     const COUNT: u64 = 200;
-    let (mut mine, mut theirs) = Pair::open(sides).await.link().await;
+    let mut pair = Pair::open(sides).await;
+    let (mut mine, mut theirs) = pair.link().await;
     let send = async {
         for number in 0..COUNT {
             mine.sender.send(page(number, 20_000)).await.expect("the link stands");
@@ -229,7 +232,8 @@ async fn a_cancelled_receive_loses_no_frame(sides: Sides) {
 }
 
 async fn a_cancelled_send_is_whole_or_nothing(sides: Sides) {
-    let (mut mine, mut theirs) = Pair::open(sides).await.link().await;
+    let mut pair = Pair::open(sides).await;
+    let (mut mine, mut theirs) = pair.link().await;
     let send = async {
         let mut sent = Vec::new();
         for number in 0..400 {
@@ -258,7 +262,8 @@ async fn a_cancelled_send_is_whole_or_nothing(sides: Sides) {
 }
 
 async fn a_link_that_was_closed_here_takes_no_more(sides: Sides) {
-    let (mut mine, _theirs) = Pair::open(sides).await.link().await;
+    let mut pair = Pair::open(sides).await;
+    let (mut mine, _theirs) = pair.link().await;
     mine.sender.close().await;
     let error = soon("send", mine.sender.send(page(1, 1))).await.expect_err("a closed sender fails");
     assert_eq!(error.kind(), LinkErrorKind::Closed, "{error}");

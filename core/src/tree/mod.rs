@@ -1,11 +1,30 @@
 //! The tree: takes writes into its log, applies what is durable, answers reads.
 //!
-//! Nothing else writes its log, and nothing outside changes its state but through [`ApplyTarget::apply`].
+//! Nothing else writes its log, and nothing outside changes its state but through [`ApplyTarget::apply`]. A durable
+//! group is applied whole, in log order, before its writers are woken: a caller who goes away has committed or has not,
+//! and the state agrees with the log either way.
 
+mod changes;
+mod core;
+mod entry;
+mod feeding;
 mod identity;
+mod index;
 mod log_view;
+mod open;
+mod replica;
+mod state;
 mod target;
+mod token;
 
+#[cfg(test)]
+mod tests;
+
+pub use changes::{Change, Changes, Event, Start};
+pub use core::{Digest, Operation, Tree, TreeSize};
+pub use entry::{Row, Value};
 pub use identity::{Consistency, MergeMode, TreeIdentity};
 pub use log_view::{Located, LogView};
+pub use open::{TreeConfig, TreeMetrics};
 pub use target::{Applied, ApplyTarget, Progress, ReadyGroup};
+pub use token::Token;

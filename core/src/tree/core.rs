@@ -1,0 +1,268 @@
+//! [`Tree`]: the handle that callers use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use super::entry::{Row, Value};
+use super::identity::TreeIdentity;
+use super::state::State;
+use super::token::Token;
+use crate::causal::VersionVector;
+use crate::clock::HybridClock;
+use crate::error::{Error, ErrorKind};
+use crate::id::{Hlc, Lsn, Version};
+use crate::limits::{Limits, MAX_BATCH_OPERATIONS, MAX_KEY_BYTES};
+use crate::record::Mutation;
+use crate::wal::file::FileStorage;
+use crate::wal::{Bounds, Log, Writer};
+
+/// One operation of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Sets a key.
+    Set(Bytes, Bytes),
+    /// Deletes a key.
+    Delete(Bytes),
+}
+
+/// What two clusters compare: equal when they hold the same live keys, values and versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// How far every origin was applied at that moment.
+    pub frontier: VersionVector,
+    /// The digest, 128 bits.
+    pub digest: u128,
+    /// How many keys are live.
+    pub entries: u64,
+}
+
+/// How large a tree is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeSize {
+    /// Live keys.
+    pub entries: u64,
+    /// Bytes of keys and values in memory, tombstones included.
+    pub state_bytes: u64,
+    /// What the log holds.
+    pub log: Bounds,
+}
+
+pub(super) struct Inner {
+    pub(super) identity: TreeIdentity,
+    pub(super) limits: Limits,
+    pub(super) clock: Arc<HybridClock>,
+    pub(super) writer: Writer,
+    pub(super) storage: Arc<FileStorage>,
+    pub(super) applied: Arc<AppliedState>,
+}
+
+/// What the committer applies to, and what everybody else looks at.
+pub(super) struct AppliedState {
+    pub(super) state: RwLock<State>,
+    pub(super) log: Log,
+    /// The end of the applied log, and how often the frontier moved: wakes feeds and waiting reads.
+    pub(super) moved: watch::Sender<(Lsn, u64)>,
+}
+
+/// A replicated key space. Cheap to clone; all clones are the same tree.
+#[derive(Clone)]
+pub struct Tree(pub(super) Arc<Inner>);
+
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tree").field("name", &self.0.identity.tree).finish_non_exhaustive()
+    }
+}
+
+impl Tree {
+    /// Sets a key. Returns its version once it is durable and visible.
+    ///
+    /// Dropping the future leaves open whether the write happens; state and log agree either way.
+    ///
+    /// # Errors
+    /// `TooLarge` or `Invalid` for a key or value outside the limits; `Unavailable` when the log failed, the disk is
+    /// full or the tree is stopping: then the write did not happen.
+    pub async fn put(&self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<Version, Error> {
+        self.write(vec![Mutation::set(key, value)]).await
+    }
+
+    /// Deletes a key, whether it exists or not.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn delete(&self, key: impl Into<Bytes>) -> Result<Version, Error> {
+        self.write(vec![Mutation::delete(key)]).await
+    }
+
+    /// Applies operations on distinct keys all at once: one version, visible together on every cluster.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); `Invalid` for an empty batch or a key that occurs twice.
+    pub async fn batch(&self, operations: Vec<Operation>) -> Result<Version, Error> {
+        if operations.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "a batch needs at least one operation"));
+        }
+        if operations.len() > MAX_BATCH_OPERATIONS {
+            let said = format!(
+                "a batch has at most {MAX_BATCH_OPERATIONS} operations, this one has {}",
+                operations.len()
+            );
+            return Err(Error::new(ErrorKind::TooLarge, said));
+        }
+        let mutations: Vec<Mutation> = operations
+            .into_iter()
+            .map(|operation| match operation {
+                Operation::Set(key, value) => Mutation::set(key, value),
+                Operation::Delete(key) => Mutation::delete(key),
+            })
+            .collect();
+        let mut keys: Vec<&[u8]> = mutations.iter().map(|mutation| &mutation.key[..]).collect();
+        keys.sort_unstable();
+        if keys.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "a key occurs twice in the batch; its operations share one version",
+            ));
+        }
+        self.write(mutations).await
+    }
+
+    async fn write(&self, mutations: Vec<Mutation>) -> Result<Version, Error> {
+        let mut total = 0;
+        for mutation in &mutations {
+            self.check_key(&mutation.key)?;
+            let bytes = mutation.record_bytes();
+            total += bytes;
+            if bytes > self.0.limits.max_record_bytes {
+                let limit = self.0.limits.max_record_bytes;
+                let said = format!("a record of {bytes} bytes is over max_record_bytes = {limit}");
+                return Err(Error::new(ErrorKind::TooLarge, said));
+            }
+        }
+        let limit = self.0.limits.pending_bytes.max(self.0.limits.max_record_bytes);
+        if total > limit {
+            let said = format!("a batch of {total} bytes is over the limit of {limit} bytes; split it");
+            return Err(Error::new(ErrorKind::TooLarge, said));
+        }
+        let hlc = self.0.writer.append(&mutations).await?;
+        Ok(Version { hlc, origin: self.0.identity.origin() })
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<(), Error> {
+        if key.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, "a key has at least one byte"));
+        }
+        if key.len() > MAX_KEY_BYTES {
+            let said = format!("a key of {} bytes is over the limit of {MAX_KEY_BYTES} bytes", key.len());
+            return Err(Error::new(ErrorKind::TooLarge, said));
+        }
+        Ok(())
+    }
+
+    /// The value of a key, if it is there.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        self.0.applied.state.read().get(key.as_ref())
+    }
+
+    /// Live rows in key order: those with the prefix, after a key, at most `limit`. One call sees one moment.
+    pub fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<Row> {
+        self.0.applied.state.read().scan(prefix, after, limit)
+    }
+
+    /// The digest of everything live. Reads the whole state; writes wait meanwhile.
+    pub fn digest(&self) -> Digest {
+        let state = self.0.applied.state.read();
+        Digest { frontier: state.progress.frontier.clone(), digest: state.digest(), entries: state.live() }
+    }
+
+    /// How large it is.
+    pub fn size(&self) -> TreeSize {
+        use crate::wal::WalStorage;
+        let state = self.0.applied.state.read();
+        TreeSize { entries: state.live(), state_bytes: state.bytes(), log: self.0.storage.bounds() }
+    }
+
+    /// How far every origin is applied here.
+    pub fn frontier(&self) -> VersionVector {
+        self.0.applied.state.read().progress.frontier.clone()
+    }
+
+    /// Who this is.
+    pub fn identity(&self) -> &TreeIdentity {
+        &self.0.identity
+    }
+
+    /// Why writes fail at present, if they do.
+    pub fn failure(&self) -> Option<Error> {
+        self.0.writer.failure()
+    }
+
+    /// What a client that was answered `version` has seen, to be carried to another cluster.
+    pub fn token(&self, version: Version) -> Token {
+        let mut seen = self.0.writer.observed();
+        seen.raise(version.origin, version.hlc);
+        Token::new(seen)
+    }
+
+    /// Waits until this cluster has everything that a token stands for. Cancel-safe.
+    ///
+    /// # Errors
+    /// `Conflict` when that takes longer than `wait`; it names the origin that is missing.
+    pub async fn wait_for(&self, token: &Token, wait: Duration) -> Result<(), Error> {
+        let mut moved = self.0.applied.moved.subscribe();
+        let arrives = async {
+            loop {
+                moved.borrow_and_update();
+                if self.covers(token.frontier()) {
+                    return;
+                }
+                if moved.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        if tokio::time::timeout(wait, arrives).await.is_ok() {
+            return Ok(());
+        }
+        let missing = self.frontier().first_missing(token.frontier());
+        let named = missing.map_or_else(String::new, |(origin, hlc)| {
+            format!(": writes of {} up to {hlc} are missing", self.origin_name(origin))
+        });
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "this cluster does not have what the token stands for after {} ms{named}",
+                wait.as_millis()
+            ),
+        ))
+    }
+
+    fn covers(&self, wanted: &VersionVector) -> bool {
+        let state = self.0.applied.state.read();
+        let own = self.0.identity.origin();
+        // Own writes are visible when they are answered, whether or not their group has promised anything yet.
+        wanted.iter().all(|(origin, hlc)| {
+            let here = state.progress.frontier.get(origin);
+            here >= hlc || (origin == own && self.own_last(&state) >= hlc)
+        })
+    }
+
+    fn own_last(&self, state: &State) -> Hlc {
+        let marks = state.progress.watermarks.origin(self.0.identity.origin());
+        marks.and_then(|marks| marks.iter().map(|(_, mark)| mark.hlc).max()).unwrap_or_default()
+    }
+
+    /// Makes durable what is pending and takes no more writes; gives up on what is left after `budget`.
+    pub async fn drain(&self, budget: Duration) {
+        self.0.writer.drain(budget).await;
+    }
+
+    /// Stops where it stands; what is in flight may or may not become durable, as in a crash.
+    pub async fn kill(&self) {
+        self.0.writer.kill().await;
+    }
+}

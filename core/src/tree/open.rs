@@ -1,0 +1,220 @@
+//! Opening a tree: replay of its log, then everything continues behind it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use super::core::{AppliedState, Inner, Tree};
+use super::identity::{Consistency, MergeMode, TreeIdentity};
+use super::state::State;
+use crate::causal::VersionVector;
+use crate::clock::HybridClock;
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::id::{ClusterId, Incarnation, OriginTag, TreeName};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::random::Random;
+use crate::record::Group;
+use crate::tasks::Tasks;
+use crate::wal::file::{FileStorage, Manifest};
+use crate::wal::{CommitRunner, DurableGroups, Log, WalMetrics, Writer, WriterConfig, WriterStart};
+
+/// What a tree is opened with.
+pub struct TreeConfig {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The tree.
+    pub name: TreeName,
+    /// The tree's own directory.
+    pub dir: PathBuf,
+    /// Number of partitions; must be what the tree was created with.
+    pub partitions: u16,
+    /// How concurrent writes are merged; must be what the tree was created with.
+    pub merge: MergeMode,
+    /// Whether writes wait for their dependencies here.
+    pub consistency: Consistency,
+    /// The bounds.
+    pub limits: Limits,
+    /// The files.
+    pub disk: Arc<dyn Disk>,
+    /// The cluster's clock.
+    pub clock: Arc<HybridClock>,
+    /// Where its tasks run.
+    pub tasks: Tasks,
+    /// Where it commits.
+    pub runner: CommitRunner,
+    /// Gives a new log its incarnation.
+    pub random: Random,
+    /// The log's metrics.
+    pub wal_metrics: WalMetrics,
+    /// The tree's metrics.
+    pub tree_metrics: TreeMetrics,
+}
+
+/// The families of all trees of a cluster.
+#[derive(Clone, Debug)]
+pub struct TreeMetrics {
+    conflicts: prometheus_client::metrics::family::Family<
+        crate::metrics::Labels,
+        prometheus_client::metrics::counter::Counter,
+    >,
+}
+
+impl TreeMetrics {
+    /// Registers the families.
+    pub fn new(metrics: &Metrics) -> Self {
+        Self {
+            conflicts: metrics.counters(
+                "tidewire_conflicts",
+                "Writes that met a concurrent write of the same key; one of the two lost",
+            ),
+        }
+    }
+}
+
+struct Applier {
+    applied: Arc<AppliedState>,
+    storage: Arc<FileStorage>,
+    own: (OriginTag, Incarnation),
+    conflicts: prometheus_client::metrics::counter::Counter,
+}
+
+impl DurableGroups for Applier {
+    fn apply(&self, group: &Arc<Group>) {
+        let manifest = self.storage.manifest();
+        let outcome = {
+            let mut state = self.applied.state.write();
+            state.apply(group, |origin| manifest.incarnation_of(origin).unwrap_or(self.own.1))
+        };
+        self.applied.log.remember(group);
+        if outcome.conflicts > 0 {
+            self.conflicts.inc_by(outcome.conflicts);
+        }
+        self.applied.moved.send_modify(|moved| *moved = (group.next_lsn(), moved.1 + 1));
+    }
+}
+
+struct Replayed {
+    storage: Arc<FileStorage>,
+    state: State,
+    start: WriterStart,
+}
+
+impl Tree {
+    /// Opens a tree, or creates it, and replays its log.
+    ///
+    /// # Errors
+    /// `Refused` when something that is pinned has changed, `Corrupt` when the log is damaged, `Unavailable` for I/O.
+    pub async fn open(config: TreeConfig) -> Result<Self, Error> {
+        let new = Manifest {
+            incarnation: Incarnation::new(config.random.id()),
+            cluster: config.cluster.clone(),
+            tree: config.name.clone(),
+            partitions: config.partitions,
+            merge: config.merge,
+            origins: Default::default(),
+        };
+        let (disk, dir, limits) = (config.disk.clone(), config.dir.join("wal"), config.limits.clone());
+        let tasks = config.tasks.clone();
+        let clock = config.clock.clone();
+        let replayed = config.tasks.blocking(move || replay(disk, dir, new, limits, tasks, &clock)).await??;
+        Ok(Self::assemble(config, replayed))
+    }
+
+    fn assemble(config: TreeConfig, replayed: Replayed) -> Self {
+        let manifest = replayed.storage.manifest();
+        let own = config.cluster.tag();
+        let identity = TreeIdentity {
+            cluster: config.cluster,
+            tree: config.name.clone(),
+            incarnation: manifest.incarnation,
+            partitions: config.partitions,
+            merge: config.merge,
+            consistency: config.consistency,
+        };
+        let end = replayed.start.lsn;
+        let applied = Arc::new(AppliedState {
+            state: RwLock::new(replayed.state),
+            log: Log::new(replayed.storage.clone(), config.limits.recent_bytes),
+            moved: watch::Sender::new((end, 0)),
+        });
+        let labels = vec![("tree", config.name.to_string())];
+        let groups = Arc::new(Applier {
+            applied: applied.clone(),
+            storage: replayed.storage.clone(),
+            own: (own, manifest.incarnation),
+            conflicts: config.tree_metrics.conflicts.get_or_create(&labels).clone(),
+        });
+        let writer = Writer::new(
+            WriterConfig {
+                tree: config.name.clone(),
+                origin: own,
+                incarnation: manifest.incarnation,
+                partitions: config.partitions,
+                limits: config.limits.clone(),
+                clock: config.clock.clone(),
+                storage: replayed.storage.clone(),
+                runner: config.runner,
+                groups,
+                metrics: config.wal_metrics,
+            },
+            replayed.start,
+        );
+        let (watched, stop) = (writer.clone(), config.tasks.stop_token());
+        config.tasks.spawn(format!("deadlines of {}", config.name), async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = watched.watch_deadlines() => {}
+            }
+        });
+        Self(Arc::new(Inner {
+            identity,
+            limits: config.limits,
+            clock: config.clock,
+            writer,
+            storage: replayed.storage,
+            applied,
+        }))
+    }
+}
+
+fn replay(
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    new: Manifest,
+    limits: Limits,
+    tasks: Tasks,
+    clock: &HybridClock,
+) -> Result<Replayed, Error> {
+    let own = new.cluster.tag();
+    let state = Mutex::new((State::new(own, new.partitions), VersionVector::default()));
+    // The incarnations are needed while the log is still being opened; the state only passes them through to its marks,
+    // so they are set right afterwards from the manifest.
+    let known = Manifest::load(disk.as_ref(), &dir).ok().flatten().unwrap_or_else(|| new.clone());
+    let opened = FileStorage::open(disk, &dir, new, limits, tasks, &mut |group| {
+        let (state, observed) = &mut *state.lock();
+        state.apply(group, |origin| known.incarnation_of(origin).unwrap_or(known.incarnation));
+        for framed in group.blocks() {
+            clock.observe(framed.block.last_hlc());
+            if framed.block.origin() == own {
+                clock.observe(framed.frame.closed);
+            } else {
+                observed.raise(framed.block.origin(), framed.block.last_hlc());
+            }
+        }
+    })?;
+    let (mut state, observed) = state.into_inner();
+    state.next_lsn = opened.next_lsn;
+    let marks = state.progress.watermarks.origin(own);
+    let start = WriterStart {
+        lsn: opened.next_lsn,
+        sequence: opened.next_group,
+        offsets: marks.map(|marks| marks.iter().map(|(_, mark)| mark.next).collect()).unwrap_or_default(),
+        observed,
+    };
+    Ok(Replayed { storage: opened.storage, state, start })
+}

@@ -1,0 +1,353 @@
+//! [`Writer`]: gives out positions under one lock, and answers when they are durable and applied.
+//!
+//! LSN, offset and HLC of a tree are given out under one lock, so that per origin the order of the log is the order of
+//! HLCs is the order of offsets. Positions that were given out are never given out again; a group that failed leaves a
+//! gap. What happens to a group after that is the committer's part.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use super::committer::{Committer, InFlight, Latch, Repair};
+use super::metrics::LogMetrics;
+use super::pending::{Foreign, Pending};
+use super::runner::CommitRunner;
+use super::storage::WalStorage;
+use super::ticket::Ticket;
+use crate::causal::VersionVector;
+use crate::clock::HybridClock;
+use crate::error::Error;
+use crate::id::{GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, TreeName};
+use crate::limits::{Limits, MAX_GROUP_FRAMES};
+use crate::record::{Group, Mutation};
+use crate::tree::ReadyGroup;
+use crate::wal::WalMetrics;
+
+/// Who applies what became durable: the tree.
+pub trait DurableGroups: Send + Sync + 'static {
+    /// Called once for each group, in log order, before anybody who waits for it is woken.
+    fn apply(&self, group: &Arc<Group>);
+}
+
+/// What a writer is made of.
+pub struct WriterConfig {
+    /// The tree, for messages and metrics.
+    pub tree: TreeName,
+    /// How this cluster appears in bytes.
+    pub origin: OriginTag,
+    /// The incarnation of this log.
+    pub incarnation: Incarnation,
+    /// Number of partitions.
+    pub partitions: u16,
+    /// The bounds.
+    pub limits: Limits,
+    /// The cluster's clock.
+    pub clock: Arc<HybridClock>,
+    /// Where groups become durable.
+    pub storage: Arc<dyn WalStorage>,
+    /// Where committing happens.
+    pub runner: CommitRunner,
+    /// Who applies.
+    pub groups: Arc<dyn DurableGroups>,
+    /// Where to count.
+    pub metrics: WalMetrics,
+}
+
+/// Where a writer starts: behind everything that recovery found.
+#[derive(Clone, Debug, Default)]
+pub struct WriterStart {
+    /// The next LSN.
+    pub lsn: Lsn,
+    /// The next group.
+    pub sequence: GroupSequence,
+    /// The next offset of each partition; empty for a new log.
+    pub offsets: Vec<Offset>,
+    /// The highest HLC of records applied, by foreign origin.
+    pub observed: VersionVector,
+}
+
+pub(super) struct State {
+    pub(super) next_lsn: Lsn,
+    pub(super) next_sequence: GroupSequence,
+    offsets: Vec<Offset>,
+    pub(super) observed: VersionVector,
+    pub(super) pending: Pending,
+    pub(super) in_flight: Option<InFlight>,
+    pub(super) repair: Option<Repair>,
+    pub(super) latch: Option<Latch>,
+    pub(super) attempts: u64,
+    /// A committer is at work, or has been asked for.
+    pub(super) committing: bool,
+    /// Records of the last group: whether waiting for company is worth it.
+    pub(super) company: usize,
+    pub(super) stopping: bool,
+}
+
+pub(super) struct Shared {
+    pub(super) tree: TreeName,
+    pub(super) origin: OriginTag,
+    pub(super) incarnation: Incarnation,
+    pub(super) limits: Limits,
+    pub(super) clock: Arc<HybridClock>,
+    pub(super) storage: Arc<dyn WalStorage>,
+    pub(super) runner: CommitRunner,
+    pub(super) groups: Arc<dyn DurableGroups>,
+    pub(super) metrics: LogMetrics,
+    pub(super) state: Mutex<State>,
+    /// Somebody may go on: there is room, or nothing is pending any more.
+    pub(super) changed: Notify,
+    /// A committer has started: the watchdog has something to watch.
+    pub(super) busy: Notify,
+}
+
+/// The writing end of a log. Cheap to clone.
+#[derive(Clone)]
+pub struct Writer(Arc<Shared>);
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("tree", &self.0.tree).finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// A writer behind what recovery found.
+    pub fn new(config: WriterConfig, start: WriterStart) -> Self {
+        let mut offsets = start.offsets;
+        offsets.resize(usize::from(config.partitions), Offset::ZERO);
+        let state = State {
+            next_lsn: start.lsn,
+            next_sequence: start.sequence,
+            offsets,
+            observed: start.observed,
+            pending: Pending::new(config.origin, config.partitions, 0),
+            in_flight: None,
+            repair: None,
+            latch: None,
+            attempts: 0,
+            committing: false,
+            company: 0,
+            stopping: false,
+        };
+        Self(Arc::new(Shared {
+            metrics: config.metrics.of(&config.tree),
+            tree: config.tree,
+            origin: config.origin,
+            incarnation: config.incarnation,
+            limits: config.limits,
+            clock: config.clock,
+            storage: config.storage,
+            runner: config.runner,
+            groups: config.groups,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            busy: Notify::new(),
+        }))
+    }
+
+    /// Commits mutations of distinct keys as one unit: one HLC, one group. Returns the HLC once they are durable and
+    /// applied. Dropping the future after its first poll leaves open whether they are; state and log agree either way.
+    ///
+    /// # Errors
+    /// `Unavailable` when the log failed or is stopping: then nothing was applied.
+    pub async fn append(&self, mutations: &[Mutation]) -> Result<Hlc, Error> {
+        let bytes: usize = mutations.iter().map(Mutation::record_bytes).sum();
+        loop {
+            self.0.clock.ready().await?;
+            let waiting = self.0.changed.notified();
+            tokio::pin!(waiting);
+            waiting.as_mut().enable();
+            if let Some((hlc, ticket)) = self.0.place(mutations, bytes)? {
+                ticket.wait().await?;
+                return Ok(hlc);
+            }
+            waiting.await;
+        }
+    }
+
+    /// Writes groups of other origins as they are, in the order given and all in one group of this log. Raises
+    /// `observed` and the clock before anybody can see them. Returns once they are durable and applied.
+    ///
+    /// # Errors
+    /// `Unavailable` when the log failed or is stopping: then nothing was applied.
+    pub async fn append_foreign(&self, mut groups: Vec<ReadyGroup>) -> Result<(), Error> {
+        let newest = groups.iter().flat_map(|group| &group.blocks).map(|(block, _)| block.last_hlc()).max();
+        let Some(newest) = newest else { return Ok(()) };
+        let bytes: usize =
+            groups.iter().flat_map(|group| &group.blocks).map(|(block, _)| block.bytes().len()).sum();
+        let blocks: usize = groups.iter().map(|group| group.blocks.len()).sum();
+        self.0.clock.observe(newest);
+        loop {
+            let waiting = self.0.changed.notified();
+            tokio::pin!(waiting);
+            waiting.as_mut().enable();
+            if let Some(ticket) = self.0.place_foreign(&mut groups, bytes, blocks)? {
+                return ticket.wait().await;
+            }
+            waiting.await;
+        }
+    }
+
+    /// The highest HLC of records that a local write may have seen, by foreign origin.
+    pub fn observed(&self) -> VersionVector {
+        self.0.state.lock().observed.clone()
+    }
+
+    /// A promise about the local origin: up to which HLC it is complete with the applied log, and where that log ends.
+    /// None while anything is on its way into the log.
+    ///
+    /// # Errors
+    /// When the clock has no durable ceiling to promise below.
+    pub async fn resolved(&self) -> Result<Option<(Hlc, Lsn)>, Error> {
+        self.0.clock.ready().await?;
+        let state = self.0.state.lock();
+        if state.in_flight.is_some() || state.repair.is_some() || !state.pending.is_empty() {
+            return Ok(None);
+        }
+        // Taken under the lock that gives out positions: every later write gets a higher HLC.
+        let closed = self.0.clock.tick()?;
+        Ok(Some((closed, state.next_lsn)))
+    }
+
+    /// Why writes fail at present, if they do.
+    pub fn failure(&self) -> Option<Error> {
+        self.0.state.lock().latch.as_ref().map(|latch| latch.cause.clone())
+    }
+
+    /// Watches the deadline of what is in flight; runs until dropped. Sleeps while nothing is.
+    pub async fn watch_deadlines(&self) {
+        loop {
+            self.0.busy.notified().await;
+            while self.0.state.lock().in_flight.is_some() {
+                tokio::time::sleep(self.0.limits.commit_deadline / 8).await;
+                Committer::expire(&self.0);
+            }
+        }
+    }
+
+    /// Takes no new writes, makes durable what is pending, and gives up on what is left after `budget`.
+    pub async fn drain(&self, budget: Duration) {
+        self.0.state.lock().stopping = true;
+        if tokio::time::timeout(budget, self.settled()).await.is_err() {
+            tracing::warn!(tree = %self.0.tree, "drain budget used up, pending writes fail");
+            Committer::abandon(&self.0, &Error::shutting_down());
+        }
+    }
+
+    /// Fails everything that is not in flight, and waits until nothing is: what a crash leaves, without the crash.
+    pub async fn kill(&self) {
+        Committer::abandon(&self.0, &Error::shutting_down());
+        let _ = tokio::time::timeout(self.0.limits.commit_deadline, self.settled()).await;
+    }
+
+    async fn settled(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let state = self.0.state.lock();
+                if state.in_flight.is_none() && state.pending.is_empty() && !state.committing {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Shared {
+    /// The state, if writes are taken now.
+    fn admit(self: &Arc<Self>) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.state.lock();
+        if state.stopping {
+            return Err(Error::shutting_down());
+        }
+        if let Some(latch) = &mut state.latch {
+            let cause = latch.cause.clone();
+            if latch.repair_is_due() && !state.committing {
+                state.repair = Some(Repair::again());
+                Self::start(self, state);
+            }
+            return Err(cause);
+        }
+        Ok(state)
+    }
+
+    /// Gives mutations their positions, if there is room for them.
+    fn place(
+        self: &Arc<Self>,
+        mutations: &[Mutation],
+        bytes: usize,
+    ) -> Result<Option<(Hlc, Arc<Ticket>)>, Error> {
+        let mut state = self.admit()?;
+        if !state.has_room(bytes, mutations.len(), &self.limits) {
+            return Ok(None);
+        }
+        let hlc = self.clock.tick()?;
+        for mutation in mutations {
+            state.push(mutation, hlc, mutations.len() > 1);
+        }
+        let ticket = state.pending.ticket.clone();
+        Self::start(self, state);
+        Ok(Some((hlc, ticket)))
+    }
+
+    /// Takes the blocks of groups over, if there is room for them.
+    fn place_foreign(
+        self: &Arc<Self>,
+        groups: &mut Vec<ReadyGroup>,
+        bytes: usize,
+        blocks: usize,
+    ) -> Result<Option<Arc<Ticket>>, Error> {
+        let mut state = self.admit()?;
+        if !state.has_room(bytes, blocks, &self.limits) {
+            return Ok(None);
+        }
+        for group in groups.drain(..) {
+            for (block, skip) in group.blocks {
+                state.observed.raise(group.origin, block.last_hlc());
+                state.pending.push_foreign(Foreign { block, closed: group.closed, skip });
+            }
+        }
+        let ticket = state.pending.ticket.clone();
+        Self::start(self, state);
+        Ok(Some(ticket))
+    }
+
+    /// Sees to it that somebody commits what is pending: the caller itself when the log is idle and writes come one by
+    /// one, else a committer.
+    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.committing {
+            return;
+        }
+        state.committing = true;
+        let alone = state.company <= 1 && state.repair.is_none();
+        drop(state);
+        self.busy.notify_one();
+        if alone && self.runner.lends_thread() {
+            Committer::drive_once(self);
+        } else {
+            Committer::submit(self);
+        }
+    }
+}
+
+impl State {
+    fn has_room(&self, bytes: usize, frames: usize, limits: &Limits) -> bool {
+        let fits = self.pending.bytes() + bytes <= limits.pending_bytes
+            && self.pending.records() + frames <= limits.pending_records.max(frames)
+            && self.pending.frames() + frames <= MAX_GROUP_FRAMES;
+        fits || self.pending.is_empty()
+    }
+
+    fn push(&mut self, mutation: &Mutation, hlc: Hlc, in_batch: bool) {
+        let partitions = u16::try_from(self.offsets.len()).expect("partitions are counted in 16 bits");
+        let partition = PartitionId::of(&mutation.key, partitions);
+        let offset = self.offsets[partition.index()];
+        self.offsets[partition.index()] = offset.next();
+        self.pending.push(mutation, (partition, offset), hlc, self.observed.len(), in_batch);
+    }
+}

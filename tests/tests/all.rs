@@ -1,0 +1,3 @@
+//! Claims about the whole: one module for each.
+
+mod tidy;

@@ -1,0 +1,124 @@
+//! Every command with its arguments, and [`main`].
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use super::client::Connection;
+use super::config::ConfigCommand;
+use super::data::{KeyArgs, PutArgs, ScanArgs, WatchArgs};
+use super::{Failure, config, data, status};
+use crate::bench::BenchArgs;
+use crate::demo::DemoArgs;
+use crate::serve::ServeArgs;
+
+/// Causal replication change feed: a write on one cluster reaches the others.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Exit codes: 0 done, 1 the answer is no, 2 usage or configuration, 3 server unreachable or failing."
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run three clusters here, cut and heal a link, kill one, and compare them at the end
+    Demo(DemoArgs),
+    /// Run a cluster
+    Serve(ServeArgs),
+    /// Print an example configuration, check a file, show its effective settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Write a key
+    Put(PutArgs),
+    /// Print the value of a key
+    Get(KeyArgs),
+    /// Delete a key
+    Delete(KeyArgs),
+    /// Print keys and values in key order
+    Scan(ScanArgs),
+    /// Print changes as they happen, one line each
+    Watch(WatchArgs),
+    /// Show trees, peers, lag, log size and health
+    Status(Connection),
+    /// The clusters that the server exchanges writes with
+    #[command(subcommand)]
+    Peers(PeersCommand),
+    /// Measure this machine
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum PeersCommand {
+    /// List the links with their state and lag
+    List(Connection),
+}
+
+/// Runs the command of this process.
+pub fn main() -> ExitCode {
+    let command = match CommandLine::try_parse() {
+        Ok(line) => line.command,
+        Err(error) if error.use_stderr() => return Failure::usage(one_line(&error.to_string())).report(),
+        Err(error) => {
+            // Help or version, on stdout; whoever closes the pipe has seen enough.
+            let _closed = error.print();
+            return ExitCode::SUCCESS;
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    run(command, &mut out).unwrap_or_else(|failure| failure.report())
+}
+
+fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Demo(args) => return crate::demo::run(&args),
+        Command::Serve(args) => return crate::serve::run(&args),
+        Command::Bench(args) => return crate::bench::run(&args),
+        Command::Config(command) => config::run(&command, out)?,
+        Command::Put(args) => data::put(args, out)?,
+        Command::Get(args) => data::get(args, out)?,
+        Command::Delete(args) => data::delete(args, out)?,
+        Command::Scan(args) => data::scan(args, out)?,
+        Command::Watch(args) => data::watch(&args, out)?,
+        Command::Status(connection) => status::status(&connection, out)?,
+        Command::Peers(PeersCommand::List(connection)) => status::peers(&connection, out)?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What clap has to say about a wrong command line, without the usage that follows it.
+fn one_line(message: &str) -> String {
+    let parts: Vec<&str> = message
+        .lines()
+        .map(|line| line.trim().trim_start_matches("error: "))
+        .take_while(|line| !line.starts_with("Usage:"))
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+        .collect();
+    format!("{}; see `tidewire --help`", parts.join("; ").replace(":; ", ": "))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_command_is_answered_in_one_line_with_the_nearest_one() {
+        let error = CommandLine::try_parse_from(["tidewire", "stat"]).expect_err("unknown").to_string();
+        let line = one_line(&error);
+        assert!(line.contains("stat") && line.contains("'status'") && !line.contains('\n'), "{line}");
+        let missing = CommandLine::try_parse_from(["tidewire", "put", "t"]).expect_err("missing").to_string();
+        assert!(one_line(&missing).contains("<KEY>"), "{}", one_line(&missing));
+    }
+}

@@ -1,0 +1,122 @@
+//! `status` and `peers list`: a server's own account of itself, as tables for people or as the raw JSON.
+
+use std::io::Write;
+
+use serde::Deserialize;
+
+use super::Failure;
+use super::client::{Client, Connection};
+use super::table::{Table, bytes_for_people, seconds_for_people};
+use crate::status::{Direction, Lag, PeerState, PeerStatus, Status, TreeStatus};
+
+pub(crate) fn status(connection: &Connection, out: &mut dyn Write) -> Result<(), Failure> {
+    let (raw, status) = fetch(connection)?;
+    if connection.json {
+        writeln!(out, "{raw}")?;
+        return Ok(());
+    }
+    let uptime = seconds_for_people(status.uptime_seconds);
+    let health = serde_json::to_value(status.health.state).unwrap_or_default();
+    writeln!(
+        out,
+        "cluster {}  health {}  version {}  up {uptime}  boot {}",
+        status.cluster,
+        health.as_str().unwrap_or_default(),
+        status.version,
+        status.boot
+    )?;
+    let address = |bound: &Option<String>| bound.clone().unwrap_or_else(|| "off".to_owned());
+    writeln!(
+        out,
+        "http {}  replication {}",
+        address(&status.listen.http),
+        address(&status.listen.replication)
+    )?;
+    for reason in &status.health.reasons {
+        writeln!(out, "! {reason}")?;
+    }
+    writeln!(out)?;
+    write!(out, "{}", trees_table(&status.trees))?;
+    if !status.peers.is_empty() {
+        writeln!(out)?;
+        write!(out, "{}", peers_table(&status.peers))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn peers(connection: &Connection, out: &mut dyn Write) -> Result<(), Failure> {
+    let (raw, status) = fetch(connection)?;
+    if connection.json {
+        writeln!(out, "{}", raw.get("peers").unwrap_or(&serde_json::Value::Null))?;
+    } else if status.peers.is_empty() {
+        writeln!(out, "no peers: add [[peers]] to the configuration file")?;
+    } else {
+        write!(out, "{}", peers_table(&status.peers))?;
+    }
+    Ok(())
+}
+
+fn fetch(connection: &Connection) -> Result<(serde_json::Value, Status), Failure> {
+    let client = Client::new(connection)?;
+    let raw = client.json("/v1/status", &[])?;
+    let status = Status::deserialize(&raw).map_err(|error| client.not_understood(&error))?;
+    Ok((raw, status))
+}
+
+fn trees_table(trees: &[TreeStatus]) -> Table {
+    let mut table = Table::new(["TREE", "PARTITIONS", "ENTRIES", "LOG", "RETAINED", "ON DISK", "PINNED BY"]);
+    for tree in trees {
+        let log = &tree.log;
+        table.row([
+            tree.name.clone(),
+            tree.partitions.to_string(),
+            tree.entries.to_string(),
+            format!("{}..{}", log.first, log.next),
+            bytes_for_people(log.retained_bytes),
+            bytes_for_people(log.physical_bytes),
+            log.pinned_by.as_ref().map_or_else(
+                || "-".to_owned(),
+                |pin| format!("{} ({})", pin.consumer, bytes_for_people(pin.bytes)),
+            ),
+        ]);
+    }
+    table
+}
+
+fn peers_table(peers: &[PeerStatus]) -> Table {
+    let mut table = Table::new(["PEER", "TREE", "DIRECTION", "STATE", "BEHIND", "REASON"]);
+    for peer in peers {
+        table.row([
+            peer.id.clone(),
+            peer.tree.clone(),
+            direction_for_people(peer.direction).to_owned(),
+            state_for_people(peer.state).to_owned(),
+            lag_for_people(peer.lag),
+            peer.reason.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table
+}
+
+fn direction_for_people(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Send => "send",
+        Direction::Receive => "receive",
+    }
+}
+
+fn state_for_people(state: PeerState) -> &'static str {
+    match state {
+        PeerState::Connecting => "connecting",
+        PeerState::Streaming => "streaming",
+        PeerState::CaughtUp => "caught up",
+        PeerState::Waiting => "waiting",
+        PeerState::Paused => "paused",
+        PeerState::Refused => "refused",
+        PeerState::FellOff => "fell off",
+    }
+}
+
+fn lag_for_people(lag: Lag) -> String {
+    format!("{} entries, {}, {:.3} s", lag.entries, bytes_for_people(lag.bytes), lag.seconds)
+}

@@ -1,0 +1,217 @@
+//! Every section and key of a configuration file, in the order in which people read them: name, kind, meaning.
+//!
+//! One table serves the check of a file, the environment, the example and `config show`, so they cannot disagree.
+
+use super::{ByteSize, HumanDuration};
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Text,
+    Bool,
+    Count { most: u16 },
+    Duration,
+    Size,
+    Address,
+    Choice(&'static [&'static str]),
+    TextList,
+}
+
+/// One key of a section.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) required: bool,
+    pub(super) meaning: &'static str,
+}
+
+/// One section. A repeated one is written `[[name]]`; an open one has further keys that depend on its type.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) repeated: bool,
+    pub(super) open: bool,
+    pub(super) meaning: &'static str,
+    pub(super) keys: &'static [Key],
+}
+
+const fn key(name: &'static str, kind: Kind, meaning: &'static str) -> Key {
+    Key { name, kind, required: false, meaning }
+}
+
+const fn required(name: &'static str, kind: Kind, meaning: &'static str) -> Key {
+    Key { name, kind, required: true, meaning }
+}
+
+const fn section(name: &'static str, meaning: &'static str, keys: &'static [Key]) -> Section {
+    Section { name, repeated: false, open: false, meaning, keys }
+}
+
+/// The whole file.
+pub(super) const SECTIONS: &[Section] = &[
+    section(
+        "cluster",
+        "Who this cluster is.",
+        &[
+            required("id", Kind::Text, "Required; never changes. [a-z0-9][a-z0-9_.-]{0,62}"),
+            key("data_dir", Kind::Text, "Everything that is kept; relative to where the server is started."),
+        ],
+    ),
+    section(
+        "listen",
+        "Addresses, as IP:PORT. Port 0 picks a free one.",
+        &[
+            key("http", Kind::Address, "The HTTP API."),
+            key("replication", Kind::Address, "Links from other clusters."),
+            key(
+                "insecure_plaintext",
+                Kind::Bool,
+                "true allows addresses that other machines can reach, without TLS.",
+            ),
+        ],
+    ),
+    section(
+        "limits",
+        "Bounds. Sizes in B, KiB, MiB, GiB; durations in us, ms, s, m, h, d.",
+        &[
+            key("max_record_bytes", Kind::Size, "Key and value of one record; at most 16MiB. Above it: 413."),
+            key("max_clock_skew", Kind::Duration, "How far ahead of the clock here a peer's write may be."),
+            key("commit_deadline", Kind::Duration, "How long a write may take to become durable."),
+            key("drain_budget", Kind::Duration, "How long a stop may take to finish what is pending."),
+        ],
+    ),
+    section(
+        "log",
+        "The write-ahead log of each tree.",
+        &[
+            key("segment_bytes_min", Kind::Size, "The first segment file; the next ones double."),
+            key("segment_bytes_max", Kind::Size, "Where segment files stop doubling."),
+            key("pending_bytes", Kind::Size, "What may wait for the disk; at the bound writers wait."),
+            key("recent_bytes", Kind::Size, "Recent groups kept in memory for those that follow the log."),
+            key("linger", Kind::Duration, "Longest time that a group waits for company; at most 10ms."),
+        ],
+    ),
+    Section {
+        name: "trees",
+        repeated: true,
+        open: false,
+        meaning: "A tree that is created at start. Repeat for each.",
+        keys: &[
+            required("name", Kind::Text, "Required. [a-z0-9][a-z0-9_.-]{0,62}"),
+            key("partitions", Kind::Count { most: 64 }, "1 to 64; pinned when the tree is created."),
+            key(
+                "merge",
+                Kind::Choice(&["lww"]),
+                "\"lww\": the last writer wins. Pinned when the tree is created.",
+            ),
+            key("consistency", Kind::Choice(&["causal", "eventual"]), "\"causal\" or \"eventual\"."),
+            key("interest", Kind::TextList, "Key prefixes to hold; empty: all, the only value so far."),
+        ],
+    },
+    Section {
+        name: "peers",
+        repeated: true,
+        open: false,
+        meaning: "A cluster to exchange writes with. Who is not listed is refused. Repeat for each.",
+        keys: &[
+            required("id", Kind::Text, "Required: the other cluster's cluster.id."),
+            key(
+                "url",
+                Kind::Text,
+                "Its listen.replication, as http://HOST:PORT; may be missing when send = false.",
+            ),
+            key("send", Kind::Bool, "false: only receive from it."),
+            key("trees", Kind::TextList, "The trees to exchange; empty: all."),
+            key(
+                "forward",
+                Kind::Bool,
+                "false, the only value so far: what came from elsewhere is not sent on.",
+            ),
+        ],
+    },
+    Section {
+        name: "sinks",
+        repeated: true,
+        open: true,
+        meaning: "No sink type is built in yet: an entry is refused.",
+        keys: &[
+            required("name", Kind::Text, "Required."),
+            required("tree", Kind::Text, "Required: the tree that feeds it."),
+            required("type", Kind::Text, "Required."),
+            key("delivery", Kind::Choice(&["at_least_once", "exactly_once"]), "\"at_least_once\"."),
+        ],
+    },
+];
+
+impl Section {
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        SECTIONS.iter().find(|section| section.name == name)
+    }
+
+    pub(super) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// How the section's head is written.
+    pub(super) fn head(&self) -> String {
+        if self.repeated { format!("[[{}]]", self.name) } else { format!("[{}]", self.name) }
+    }
+}
+
+impl Kind {
+    /// Checks a value's form; its bounds are a matter of [`validate`](super::ClusterConfig::validate).
+    pub(super) fn check(self, value: &toml::Value) -> Result<(), String> {
+        let fits = match (self, value) {
+            (Self::Text, toml::Value::String(_)) | (Self::Bool, toml::Value::Boolean(_)) => true,
+            (Self::Count { most }, toml::Value::Integer(number)) => (1..=i64::from(most)).contains(number),
+            (Self::Duration, toml::Value::String(text)) => text.parse::<HumanDuration>().is_ok(),
+            (Self::Size, toml::Value::String(text)) => text.parse::<ByteSize>().is_ok(),
+            (Self::Address, toml::Value::String(text)) => text.parse::<std::net::SocketAddr>().is_ok(),
+            (Self::Choice(choices), toml::Value::String(text)) => choices.contains(&text.as_str()),
+            (Self::TextList, toml::Value::Array(items)) => items.iter().all(toml::Value::is_str),
+            _ => false,
+        };
+        if fits {
+            return Ok(());
+        }
+        let hint = match (self, value) {
+            (Self::Choice(choices), toml::Value::String(text)) => did_you_mean(text, choices.iter().copied()),
+            _ => String::new(),
+        };
+        Err(format!("{} is not allowed here{hint}; allowed: {}", shown(value), self.allowed()))
+    }
+
+    fn allowed(self) -> String {
+        match self {
+            Self::Text => "a text in quotes".to_owned(),
+            Self::Bool => "true or false".to_owned(),
+            Self::Count { most } => format!("a whole number from 1 to {most}"),
+            Self::Duration => HumanDuration::ALLOWED.to_owned(),
+            Self::Size => ByteSize::ALLOWED.to_owned(),
+            Self::Address => "IP:PORT in quotes, such as \"127.0.0.1:7401\" or \"[::1]:7401\"".to_owned(),
+            Self::Choice(choices) => {
+                choices.iter().map(|choice| format!("{choice:?}")).collect::<Vec<_>>().join(", ")
+            }
+            Self::TextList => "a list of texts, such as [\"orders\"]".to_owned(),
+        }
+    }
+}
+
+fn shown(value: &toml::Value) -> String {
+    match value {
+        toml::Value::Table(_) => "a table".to_owned(),
+        toml::Value::Array(items) if items.len() > 4 => "a list".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// `; did you mean "x"?` for the nearest candidate, if one is near.
+pub(super) fn did_you_mean<'a>(given: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+    let given = given.to_lowercase();
+    candidates
+        .map(|candidate| (strsim::jaro_winkler(&given, &candidate.to_lowercase()), candidate))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map_or_else(String::new, |(_, nearest)| format!("; did you mean {nearest:?}?"))
+}

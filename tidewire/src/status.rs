@@ -1,0 +1,162 @@
+//! [`Status`]: what a cluster says about itself, the same in the library, over HTTP and on the command line.
+//!
+//! Positions, clock readings and ids are decimal strings in JSON, because they exceed what a JSON number holds exactly;
+//! counts, bytes and seconds are numbers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A whole cluster at one moment.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Status {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The version of the program.
+    pub version: String,
+    /// The id of this run.
+    pub boot: String,
+    /// Seconds since this run began.
+    pub uptime_seconds: u64,
+    /// The bound addresses.
+    pub listen: ListenStatus,
+    /// Whether it is fit for use, and if not, why.
+    pub health: Health,
+    /// Its trees, by name.
+    pub trees: Vec<TreeStatus>,
+    /// Its links: one entry for each peer, tree and direction.
+    pub peers: Vec<PeerStatus>,
+    /// The names of its sinks.
+    pub sinks: Vec<String>,
+}
+
+/// The bound addresses; absent where nothing listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ListenStatus {
+    /// The HTTP API.
+    pub http: Option<String>,
+    /// Links from other clusters.
+    pub replication: Option<String>,
+}
+
+/// Whether a cluster is fit for use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthState {
+    /// Everything works.
+    Ok,
+    /// It serves, and something needs attention.
+    Degraded,
+    /// It cannot take writes.
+    Failing,
+}
+
+/// Health with its reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Health {
+    /// The verdict.
+    pub state: HealthState,
+    /// One sentence for each thing that is wrong: what, where, what to do.
+    pub reasons: Vec<String>,
+}
+
+/// One tree.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct TreeStatus {
+    /// Its name.
+    pub name: String,
+    /// Its number of partitions.
+    pub partitions: u16,
+    /// Live entries.
+    pub entries: u64,
+    /// For each origin by name, the HLC up to which its writes are applied here.
+    pub frontier: BTreeMap<String, String>,
+    /// Its log.
+    pub log: LogStatus,
+}
+
+/// The log of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct LogStatus {
+    /// The first position that is kept.
+    pub first: String,
+    /// The position of the next record.
+    pub next: String,
+    /// Bytes of what is kept.
+    pub retained_bytes: u64,
+    /// Bytes of the files.
+    pub physical_bytes: u64,
+    /// The consumer that keeps most of it from going.
+    pub pinned_by: Option<PinnedBy>,
+}
+
+/// What keeps a log from being trimmed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct PinnedBy {
+    /// The consumer's name.
+    pub consumer: String,
+    /// Bytes that it holds.
+    pub bytes: u64,
+    /// The position from which on it holds them.
+    pub since: String,
+}
+
+/// Which way a link carries writes, seen from this cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// To the peer.
+    Send,
+    /// From the peer.
+    Receive,
+}
+
+/// What a link is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerState {
+    /// Not connected; trying.
+    Connecting,
+    /// Connected and behind.
+    Streaming,
+    /// Connected and complete.
+    CaughtUp,
+    /// Connected, and held back by what the reason names.
+    Waiting,
+    /// Stopped by the operator.
+    Paused,
+    /// Refused by one side; the reason says what to do.
+    Refused,
+    /// What it needs is no longer in the log; it must be seeded again.
+    FellOff,
+}
+
+/// One link: a peer, a tree, a direction.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct PeerStatus {
+    /// The peer's name.
+    pub id: String,
+    /// The tree.
+    pub tree: String,
+    /// Which way.
+    pub direction: Direction,
+    /// What it is doing.
+    pub state: PeerState,
+    /// Why, where the state needs a reason.
+    pub reason: Option<String>,
+    /// How far the receiving side is behind.
+    pub lag: Lag,
+    /// When the last acknowledgement came or went, in milliseconds since 1970.
+    pub last_ack: Option<u64>,
+}
+
+/// How far one side is behind the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct Lag {
+    /// Records that are still to come.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The age of what is shown, in seconds.
+    pub seconds: f64,
+}

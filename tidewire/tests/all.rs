@@ -1,0 +1,3 @@
+//! Claims about the library and the binary as others see them.
+
+mod command_line;
