@@ -170,10 +170,10 @@ impl Worker {
             match AssertUnwindSafe(timeout(budget, sink.close())).catch_unwind().await {
                 Ok(Ok(Ok(()))) => {}
                 Ok(Ok(Err(error))) => {
-                    tracing::warn!(sink = self.pump.name, %error, "sink not closed in order")
+                    tracing::warn!(consumer = self.pump.name, %error, "sink not closed in order")
                 }
-                Ok(Err(_)) => tracing::warn!(sink = self.pump.name, "sink not closed in time"),
-                Err(_) => tracing::error!(sink = self.pump.name, "sink panicked while it was closed"),
+                Ok(Err(_)) => tracing::warn!(consumer = self.pump.name, "sink not closed in time"),
+                Err(_) => tracing::error!(consumer = self.pump.name, "sink panicked while it was closed"),
             }
             match run {
                 Ok(()) => break,
@@ -195,7 +195,7 @@ impl Worker {
         let wait = if passing { Some(wait) } else { self.pump.settings.halted_retry };
         let (failures, error) = (self.backoff.failures(), fault.text());
         if self.backoff.complains(Instant::now()) {
-            tracing::warn!(sink = self.pump.name, failures, error, retry_in = ?wait, "sink run failed");
+            tracing::warn!(consumer = self.pump.name, failures, error, retry_in = ?wait, "not delivering");
         }
         let state = if passing { PumpState::BackingOff } else { PumpState::Halted };
         self.status.send_modify(|status| {
@@ -263,7 +263,7 @@ impl Worker {
                     let idle = match reader.idle().await {
                         Err(FeedError::Failed(error)) => {
                             // No promise can be made now, but what is in the log can still be handed over.
-                            tracing::debug!(sink = self.pump.name, %error, "no progress without records");
+                            tracing::debug!(consumer = self.pump.name, %error, "no progress without records");
                             None
                         }
                         other => other?,
@@ -298,8 +298,12 @@ impl Worker {
     async fn finish(&mut self, sink: &mut dyn Sink, taken: &mut Taken) -> Result<(), Fault> {
         match timeout(self.pump.settings.stop_budget, sink.sync()).await {
             Ok(Ok(cursor)) => self.advance(taken, cursor)?,
-            Ok(Err(error)) => tracing::info!(sink = self.pump.name, %error, "sink not synced at the stop"),
-            Err(_) => tracing::info!(sink = self.pump.name, "sink not synced within the budget of the stop"),
+            Ok(Err(error)) => {
+                tracing::info!(consumer = self.pump.name, %error, "sink not synced at the stop")
+            }
+            Err(_) => {
+                tracing::info!(consumer = self.pump.name, "sink not synced within the budget of the stop")
+            }
         }
         Ok(())
     }
@@ -315,11 +319,7 @@ impl Worker {
         self.pump.checkpoint = Some(cursor);
         (self.pump.on_durable)(cursor);
         if progress && self.backoff.failures() > 0 {
-            tracing::info!(
-                sink = self.pump.name,
-                failures = self.backoff.failures(),
-                "sink makes progress again"
-            );
+            tracing::info!(consumer = self.pump.name, failures = self.backoff.failures(), "delivering again");
             self.backoff.reset();
         }
         let failures = self.backoff.failures();
