@@ -9,6 +9,8 @@ pub mod config;
 #[cfg(all(feature = "server", feature = "grpc"))]
 mod demo;
 #[cfg(all(feature = "server", feature = "grpc"))]
+mod local;
+#[cfg(all(feature = "server", feature = "grpc"))]
 mod serve;
 pub mod status;
 

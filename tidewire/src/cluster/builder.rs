@@ -104,7 +104,8 @@ impl ClusterBuilder {
     /// `Invalid` for a configuration that cannot work, `Conflict` when the directory or an address is in use, `Corrupt`
     /// when a log is damaged, `Refused` when something that is pinned has changed.
     pub async fn open(self) -> Result<Cluster, Error> {
-        let config = self.config.validate().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+        let config =
+            self.config.validate().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
         let id = ClusterId::new(&config.cluster.id)?;
         let random = self.random.unwrap_or_else(Random::from_os);
         let limits = self.limits.unwrap_or_else(|| config.limits());
@@ -150,6 +151,7 @@ impl ClusterBuilder {
             opening: tokio::sync::Mutex::default(),
             links,
             started: Instant::now(),
+            http_address: std::sync::OnceLock::new(),
         };
         Cluster::start(inner).await
     }
@@ -165,8 +167,10 @@ impl Meta {
 #[cfg(feature = "grpc")]
 fn default_transport(config: &ClusterConfig) -> Result<Option<Arc<dyn Transport>>, Error> {
     use tidewire_connectors::transports::grpc::{GrpcConfig, GrpcTransport};
-    let settings =
-        GrpcConfig { listen: config.listen.replication.to_string(), max_record_bytes: config.limits().max_record_bytes };
+    let settings = GrpcConfig {
+        listen: config.listen.replication.to_string(),
+        max_record_bytes: config.limits().max_record_bytes,
+    };
     Ok(Some(Arc::new(GrpcTransport::new(settings)?)))
 }
 

@@ -26,7 +26,8 @@ fn io(what: &str, path: &Path, error: std::io::Error) -> Error {
 impl Directory {
     /// Creates it if it is not there, locks it and checks its version.
     pub(super) fn open(disk: &Arc<dyn Disk>, root: &Path) -> Result<Self, Error> {
-        disk.create_dir_all(root).map_err(|error| io("cannot be created; check path and rights", root, error))?;
+        disk.create_dir_all(root)
+            .map_err(|error| io("cannot be created; check path and rights", root, error))?;
         let lock = disk.lock(&root.join("LOCK")).map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => Error::new(
                 ErrorKind::Conflict,
@@ -39,12 +40,16 @@ impl Directory {
         })?;
         let path = root.join("VERSION");
         if disk.exists(&path).map_err(|error| io("VERSION cannot be read", root, error))? {
-            let found = read_whole(disk.as_ref(), &path).map_err(|error| io("VERSION cannot be read", root, error))?;
+            let found = read_whole(disk.as_ref(), &path)
+                .map_err(|error| io("VERSION cannot be read", root, error))?;
             let found = String::from_utf8_lossy(&found).trim().to_owned();
             if found != VERSION {
                 return Err(Error::new(
                     ErrorKind::Refused,
-                    format!("data_dir {} has layout {found}, this program knows layout {VERSION}; use the Tidewire that wrote it", root.display()),
+                    format!(
+                        "data_dir {} has layout {found}, this program knows layout {VERSION}; use the Tidewire that wrote it",
+                        root.display()
+                    ),
                 ));
             }
         } else {
@@ -79,6 +84,8 @@ pub(super) async fn pin_cluster(meta: &Arc<dyn MetaStore>, id: &ClusterId) -> Re
                 String::from_utf8_lossy(&pinned)
             ),
         )),
-        None => Ok(meta.commit(vec![MetaChange::put(KEY, Bytes::copy_from_slice(id.as_str().as_bytes()))]).await?),
+        None => Ok(meta
+            .commit(vec![MetaChange::put(KEY, Bytes::copy_from_slice(id.as_str().as_bytes()))])
+            .await?),
     }
 }

@@ -66,6 +66,7 @@ pub(super) struct Inner {
     pub(super) opening: tokio::sync::Mutex<()>,
     pub(super) links: Links,
     pub(super) started: Instant,
+    pub(super) http_address: std::sync::OnceLock<String>,
 }
 
 impl Drop for Inner {
@@ -117,7 +118,10 @@ impl Cluster {
         }
         for name in self.0.directory.trees_on_disk(&self.0.disk) {
             if !self.0.config.trees.iter().any(|tree| tree.name == name) {
-                tracing::warn!(tree = name, "a tree on disk is not configured; its files stay, nothing serves it");
+                tracing::warn!(
+                    tree = name,
+                    "a tree on disk is not configured; its files stay, nothing serves it"
+                );
             }
         }
         self.0.links.listen(&self.0.tasks).await?;
@@ -143,6 +147,12 @@ impl Cluster {
     /// Where other clusters dial this one, if it listens.
     pub fn replication_address(&self) -> Option<String> {
         self.0.links.address()
+    }
+
+    /// Takes note of where the HTTP API listens, for the status.
+    pub fn set_http_address(&self, address: String) {
+        // The first one counts; a cluster has one HTTP API.
+        let _ = self.0.http_address.set(address);
     }
 
     /// The metrics of this cluster.
@@ -230,7 +240,10 @@ impl Cluster {
     pub async fn add_peer(&self, peer: Peer) -> Result<(), Error> {
         let id = ClusterId::new(&peer.id)?;
         if id == self.0.id {
-            return Err(Error::new(ErrorKind::Invalid, format!("peer {id} is this cluster itself; name the other one")));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("peer {id} is this cluster itself; name the other one"),
+            ));
         }
         self.0.links.allow(&id, peer)?;
         self.0.links.connect(&self.0.tasks, &self.0.random)
@@ -251,6 +264,7 @@ impl Cluster {
     /// When the last positions could not be stored; nothing acknowledged is lost by that.
     pub async fn shutdown(&self) -> Result<(), Error> {
         let budget = self.0.limits.drain_budget;
+        self.0.links.begin_stop();
         let trees = self.trees();
         futures::future::join_all(trees.iter().map(|tree| tree.drain(budget))).await;
         self.0.links.stop(budget).await;

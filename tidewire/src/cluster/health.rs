@@ -14,7 +14,7 @@ impl Cluster {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             boot: format!("{:016x}", self.boot().get()),
             uptime_seconds: self.0.started.elapsed().as_secs(),
-            listen: ListenStatus { http: None, replication: self.replication_address() },
+            listen: ListenStatus { http: self.0.http_address.get().cloned(), replication: self.replication_address() },
             health: self.health(),
             trees: self.trees().iter().map(|tree| self.tree_status(tree)).collect(),
             peers,
@@ -39,7 +39,8 @@ impl Cluster {
             let failure = tree.failure()?;
             Some(format!("tree {}: {failure}", tree.identity().tree))
         });
-        let panics = self.0.tasks.panics().into_iter().map(|panic| format!("a part panicked: {panic}; restart"));
+        let panics =
+            self.0.tasks.panics().into_iter().map(|panic| format!("a part panicked: {panic}; restart"));
         logs.chain(panics).collect()
     }
 
@@ -48,10 +49,16 @@ impl Cluster {
         let state = if !failures.is_empty() { HealthState::Failing } else { HealthState::Ok };
         let refused = self.0.links.status().into_iter().filter(|peer| peer.state == PeerState::Refused);
         let refusals = refused.map(|peer| {
-            format!("peer {} ({}): {}", peer.id, peer.tree, peer.reason.unwrap_or_else(|| "refused".to_owned()))
+            format!(
+                "peer {} ({}): {}",
+                peer.id,
+                peer.tree,
+                peer.reason.unwrap_or_else(|| "refused".to_owned())
+            )
         });
         let reasons: Vec<String> = failures.into_iter().chain(refusals).collect();
-        let state = if state == HealthState::Ok && !reasons.is_empty() { HealthState::Degraded } else { state };
+        let state =
+            if state == HealthState::Ok && !reasons.is_empty() { HealthState::Degraded } else { state };
         Health { state, reasons }
     }
 
@@ -62,7 +69,10 @@ impl Cluster {
             name: tree.identity().tree.to_string(),
             partitions: tree.identity().partitions,
             entries: size.entries,
-            frontier: frontier.iter().map(|(origin, hlc)| (tree.origin_name(origin), hlc.to_string())).collect(),
+            frontier: frontier
+                .iter()
+                .map(|(origin, hlc)| (tree.origin_name(origin), hlc.to_string()))
+                .collect(),
             log: LogStatus {
                 first: size.log.first.to_string(),
                 next: size.log.next.to_string(),

@@ -102,7 +102,10 @@ impl Links {
     pub(super) fn allow(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
         let mut state = self.state.lock();
         if state.peers.contains_key(id) {
-            return Err(Error::new(ErrorKind::Conflict, format!("peer {id} is there already; remove it first")));
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!("peer {id} is there already; remove it first"),
+            ));
         }
         let trees: Result<Vec<TreeName>, Error> = peer.trees.iter().map(TreeName::new).collect();
         let trees = trees?;
@@ -125,7 +128,9 @@ impl Links {
                 let said = format!("peer {id} has no url to send to; give one, or set send = false");
                 return Err(Error::new(ErrorKind::Invalid, said));
             };
-            let wanted = |name: &TreeName| peer.trees.is_empty() || peer.trees.iter().any(|tree| tree == name.as_str());
+            let wanted = |name: &TreeName| {
+                peer.trees.is_empty() || peer.trees.iter().any(|tree| tree == name.as_str())
+            };
             for (name, (tree, _)) in trees.iter().filter(|(name, _)| wanted(name)) {
                 let place = (id.clone(), name.clone());
                 if shippers.contains_key(&place) {
@@ -142,7 +147,8 @@ impl Links {
                     metrics: self.shipper_metrics.clone(),
                 };
                 let log = Arc::new(tree.clone());
-                let shipper = tidewire_shipper::spawn(tasks, config, log, random.fork(), None, Arc::new(|_| {}));
+                let shipper =
+                    tidewire_shipper::spawn(tasks, config, log, random.fork(), None, Arc::new(|_| {}));
                 shippers.insert(place, shipper);
             }
         }
@@ -169,18 +175,23 @@ impl Links {
         Ok(())
     }
 
-    /// Whether [`stop`](Self::stop) has begun.
+    /// From now on the cluster is not ready.
+    pub(super) fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether stopping has begun.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
     /// Tells peers what they have not acknowledged yet, for a while, then says goodbye on every link.
     pub(super) async fn stop(&self, budget: Duration) {
-        self.stopping.store(true, Ordering::Relaxed);
         let shippers: Vec<ShipperHandle> = self.state.lock().shippers.values().cloned().collect();
         let farewell = FAREWELL.min(budget);
         let reachable = shippers.iter().map(|shipper| async move {
-            let connected = matches!(shipper.status().state, ShipperState::Streaming | ShipperState::CaughtUp);
+            let connected =
+                matches!(shipper.status().state, ShipperState::Streaming | ShipperState::CaughtUp);
             if connected {
                 shipper.drain(farewell).await;
             } else {
@@ -201,7 +212,10 @@ impl Links {
     pub(super) fn status(&self) -> Vec<PeerStatus> {
         let now = self.wall.now_millis();
         let state = self.state.lock();
-        let sending = state.shippers.iter().map(|((peer, tree), shipper)| send_status(peer, tree, &shipper.status(), now));
+        let sending = state
+            .shippers
+            .iter()
+            .map(|((peer, tree), shipper)| send_status(peer, tree, &shipper.status(), now));
         let mut all: Vec<PeerStatus> = sending.collect();
         drop(state);
         if let Some(server) = &*self.server.lock() {
@@ -215,7 +229,9 @@ impl Links {
     pub(super) fn slowest(&self, tree: &Tree) -> Option<PinnedBy> {
         let state = self.state.lock();
         let behind = state.shippers.iter().filter(|((_, name), _)| *name == tree.identity().tree);
-        let slowest = behind.map(|((peer, _), shipper)| (shipper.status().lag, peer)).max_by_key(|(lag, _)| lag.bytes)?;
+        let slowest = behind
+            .map(|((peer, _), shipper)| (shipper.status().lag, peer))
+            .max_by_key(|(lag, _)| lag.bytes)?;
         let (lag, peer) = slowest;
         (lag.bytes > 0).then(|| PinnedBy {
             consumer: format!("peer {peer}"),
@@ -241,7 +257,9 @@ fn send_status(peer: &ClusterId, tree: &TreeName, status: &ShipperStatus, now: u
         },
         reason: status.reason.clone(),
         lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds as f64 },
-        last_ack: status.last_ack.map(|ago| now.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))),
+        last_ack: status
+            .last_ack
+            .map(|ago| now.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))),
     }
 }
 
