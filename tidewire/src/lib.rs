@@ -8,6 +8,8 @@ pub mod cluster;
 pub mod config;
 #[cfg(all(feature = "server", feature = "grpc"))]
 mod demo;
+#[cfg(feature = "server")]
+pub mod http;
 #[cfg(all(feature = "server", feature = "grpc"))]
 mod local;
 #[cfg(all(feature = "server", feature = "grpc"))]

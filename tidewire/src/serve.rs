@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
 
 async fn serve(config: ClusterConfig) -> Result<ExitCode, Error> {
     let mut signals = Signals::new()?;
-    let http = HttpConfig::new(config.listen.http, config.limits().max_record_bytes);
+    let http = HttpConfig::new(config.listen.http, &config.limits());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         cluster = config.cluster.id,
@@ -51,7 +51,6 @@ async fn serve(config: ClusterConfig) -> Result<ExitCode, Error> {
             return Err(error);
         }
     };
-    cluster.set_http_address(server.address().to_string());
     tracing::info!(
         http = %server.address(),
         replication = cluster.replication_address().unwrap_or_default(),

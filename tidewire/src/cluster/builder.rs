@@ -151,7 +151,6 @@ impl ClusterBuilder {
             opening: tokio::sync::Mutex::default(),
             links,
             started: Instant::now(),
-            http_address: std::sync::OnceLock::new(),
         };
         Cluster::start(inner).await
     }

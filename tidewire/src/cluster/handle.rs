@@ -66,7 +66,6 @@ pub(super) struct Inner {
     pub(super) opening: tokio::sync::Mutex<()>,
     pub(super) links: Links,
     pub(super) started: Instant,
-    pub(super) http_address: std::sync::OnceLock<String>,
 }
 
 impl Drop for Inner {
@@ -149,14 +148,12 @@ impl Cluster {
         self.0.links.address()
     }
 
-    /// Takes note of where the HTTP API listens, for the status.
-    pub fn set_http_address(&self, address: String) {
-        // The first one counts; a cluster has one HTTP API.
-        let _ = self.0.http_address.set(address);
-    }
-
-    /// The metrics of this cluster.
+    /// The metrics of this cluster, with the gauges of its links brought up to date.
     pub fn metrics(&self) -> &Metrics {
+        self.0.links.status();
+        for tree in self.trees() {
+            tree.size();
+        }
         &self.0.metrics
     }
 

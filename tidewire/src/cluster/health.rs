@@ -14,7 +14,7 @@ impl Cluster {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             boot: format!("{:016x}", self.boot().get()),
             uptime_seconds: self.0.started.elapsed().as_secs(),
-            listen: ListenStatus { http: self.0.http_address.get().cloned(), replication: self.replication_address() },
+            listen: ListenStatus { http: None, replication: self.replication_address() },
             health: self.health(),
             trees: self.trees().iter().map(|tree| self.tree_status(tree)).collect(),
             peers,
