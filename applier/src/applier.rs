@@ -13,12 +13,13 @@ use tidewire_core::id::{ClusterId, OriginTag};
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::pages::Page;
 use tidewire_core::tree::{ApplyTarget, Progress, TreeIdentity};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::{Budget, Permit};
 use crate::gate::{Batch, Gate, Waiting, page_cost};
+use crate::latest::{Follower, Latest};
 use crate::metrics::{ApplierMetrics, OriginMetrics};
 use crate::port::{Ending, Port};
 use crate::refusal::RefusalKind;
@@ -66,7 +67,7 @@ struct Shared {
     origins: Mutex<BTreeMap<OriginTag, (ClusterId, OriginMetrics)>>,
     budget: Budget,
     inbox: mpsc::Sender<Message>,
-    view: watch::Sender<Arc<View>>,
+    view: Latest<Arc<View>>,
     stop: CancellationToken,
 }
 
@@ -102,7 +103,7 @@ impl Applier {
             metrics: metrics.clone(),
             origins: Mutex::default(),
             inbox,
-            view: watch::Sender::new(Arc::new(view)),
+            view: Latest::new(Arc::new(view)),
             stop: tasks.stop_token().child_token(),
             identity,
         });
@@ -135,8 +136,8 @@ impl Applier {
         &*self.0.target
     }
 
-    pub(crate) fn view(&self) -> watch::Receiver<Arc<View>> {
-        self.0.view.subscribe()
+    pub(crate) fn view(&self) -> Follower<Arc<View>> {
+        self.0.view.follow()
     }
 
     /// The series of an origin, which exist from here on.
@@ -328,7 +329,7 @@ impl Runner {
             metrics.frontier(&identity.tree, &identity.cluster).set(own);
         }
         let stalled = self.stalled.clone();
-        self.shared.view.send_replace(Arc::new(View { progress, waiting, stalled, closed }));
+        self.shared.view.set(Arc::new(View { progress, waiting, stalled, closed }));
     }
 }
 

@@ -42,6 +42,7 @@ mod boots;
 mod budget;
 mod gate;
 mod hello;
+mod latest;
 mod link;
 mod metrics;
 #[cfg(test)]

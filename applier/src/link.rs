@@ -7,12 +7,12 @@ use tidewire_core::transport::marks::{encode_vector, encode_watermarks};
 use tidewire_core::transport::pages::Page;
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
 use tidewire_core::transport::{Link, LinkReceiver, LinkSender};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::applier::{Applier, Input, View};
 use crate::hello::{Caller, PROTOCOL};
+use crate::latest::Follower;
 use crate::port::{Ending, Port};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::server::Inner;
@@ -84,7 +84,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         return farewell(link.sender, link.receiver, vec![frame]).await;
     }
     let mut view = applier.view();
-    let now = view.borrow_and_update().clone();
+    let now = view.get();
     let credit = applier.credit(port.origin, &now).min(applier.settings().initial_credit_bytes);
     let identity = applier.identity();
     let welcome = wire::Welcome {
@@ -125,7 +125,7 @@ struct Running {
     slot: Arc<Slot>,
     port: Arc<Port>,
     session: Session,
-    view: watch::Receiver<Arc<View>>,
+    view: Follower<Arc<View>>,
     stop: CancellationToken,
     /// When the last acknowledgement was sent.
     said_at: Instant,
@@ -148,7 +148,7 @@ impl Running {
             tokio::select! { biased;
                 () = self.stop.cancelled() => return SHUTTING_DOWN,
                 ending = self.port.ended() => return End::Here(ending),
-                _ = self.view.changed() => {
+                () = self.view.changed() => {
                     if let Err(end) = self.acknowledge(false).await {
                         return end;
                     }
@@ -192,14 +192,14 @@ impl Running {
             }
             Event::Heartbeat(heartbeat) => {
                 self.slot.reaches(&heartbeat.tails, false);
-                self.slot.progress(&self.view.borrow());
+                self.slot.progress(&self.applier.view().get());
                 Ok(Pending { page: None, input: Some(Input::Heartbeat(heartbeat)) })
             }
         }
     }
 
     async fn acknowledge(&mut self, repeat: bool) -> Result<(), End> {
-        let view = self.view.borrow_and_update().clone();
+        let view = self.view.get();
         self.slot.progress(&view);
         if view.closed {
             return Err(SHUTTING_DOWN);
@@ -221,7 +221,7 @@ impl Running {
         }
     }
 
-    async fn finish(self, end: End, caller: &Caller) {
+    async fn finish(mut self, end: End, caller: &Caller) {
         let Caller { tree, peer, .. } = caller;
         let session = self.port.number;
         let last = match &end {
@@ -237,7 +237,7 @@ impl Running {
             End::Here(Ending::Refused(refusal)) => {
                 tracing::warn!(%tree, %peer, %session, %refusal, "link ended");
                 self.slot.refused(refusal);
-                let view = self.view.borrow().clone();
+                let view = self.view.get();
                 self.session.refuse(refusal, standing(&self.applier, &self.port, &view))
             }
         };

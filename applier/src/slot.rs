@@ -108,7 +108,7 @@ impl Slot {
     }
 
     pub(crate) fn status(&self, applier: &Applier) -> ReceiveStatus {
-        let view = applier.view().borrow().clone();
+        let view = applier.view().get();
         let origin = self.peer.tag();
         let state = self.state.lock();
         let entries = state.behind(&self.peer, &view);
