@@ -6,4 +6,9 @@
 //! | `cargo run -p tidewire-examples --example replicate` | two clusters, and a read that waits for a write made on the other one |
 //! | `cargo run -p tidewire-examples --example custom_transport` | a transport of your own between clusters |
 //!
-//! This library itself is empty.
+//! This library itself holds nothing but the examples of the README, which have to compile.
+
+/// The README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
