@@ -7,6 +7,8 @@ pub mod cli;
 pub mod config;
 #[cfg(all(feature = "server", feature = "grpc"))]
 mod demo;
+#[cfg(feature = "server")]
+pub mod http;
 #[cfg(all(feature = "server", feature = "grpc"))]
 mod serve;
 pub mod status;

@@ -1,0 +1,28 @@
+//! The HTTP API of one cluster.
+//!
+//! It owns the socket and what comes in through it until it is checked: sizes, encodings, credentials. It knows the
+//! cluster only as a [`Site`]. Nothing that a client does makes it hold more than a bounded number of connections,
+//! streams and bytes of bodies; what is over a bound waits in the listen queue or is answered 429. `serve` starts it.
+
+mod api;
+mod batch;
+mod body;
+mod changes;
+mod config;
+mod data;
+mod digest;
+mod failure;
+mod json;
+mod path;
+mod query;
+mod scan;
+mod server;
+mod site;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::HttpConfig;
+pub use server::HttpServer;
+pub use site::Site;

@@ -1,0 +1,35 @@
+//! [`Site`]: what the API needs of a cluster.
+
+use tidewire_core::id::ClusterId;
+use tidewire_core::metrics::Metrics;
+use tidewire_core::tree::Tree;
+use tokio_util::sync::CancellationToken;
+
+use crate::status::Status;
+
+/// A cluster as the API sees it. Every call is answered from memory and may happen once per request.
+pub trait Site: Send + Sync + 'static {
+    /// The cluster's name.
+    fn id(&self) -> &ClusterId;
+
+    /// A tree that is open. Never creates one.
+    fn find_tree(&self, name: &str) -> Option<Tree>;
+
+    /// The trees that are open, by name.
+    fn trees(&self) -> Vec<Tree>;
+
+    /// Everything at one moment. Where it does not know the address of the API, the API puts in its own.
+    fn status(&self) -> Status;
+
+    /// The registry that `/metrics` shows.
+    fn metrics(&self) -> &Metrics;
+
+    /// Whether everything works; if not, one reason for each thing that is wrong.
+    ///
+    /// # Errors
+    /// The reasons.
+    fn readiness(&self) -> Result<(), Vec<String>>;
+
+    /// Fires when the API has to stop: no new connections, streams end, requests in flight have five seconds.
+    fn stop_token(&self) -> CancellationToken;
+}

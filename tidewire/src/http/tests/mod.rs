@@ -1,0 +1,7 @@
+//! Claims about the API through a real socket, over a tree on a disk in memory.
+
+mod access;
+mod harness;
+mod keys;
+mod pages;
+mod stream;
