@@ -1,1 +1,6 @@
-//! Placeholder.
+//! What connects Tidewire to the world outside: transports between clusters and sinks to other systems, a feature each.
+//!
+//! Every connector implements a seam of `tidewire-core` and passes its conformance suite. The crate has no default
+//! features.
+
+pub mod transports;

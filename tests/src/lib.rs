@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The simulation harness: clusters in one thread, on virtual time, from one seed.
+//!
+//! A [`World`] holds sites with a disk in memory, metadata that survives, and a wall clock of their own, and a network
+//! between them. It cuts and heals links, kills and restarts sites, runs writers, and at the end, with every fault off,
+//! demands that all sites hold the same state and everything that was acknowledged.
+
+mod clock;
+mod site;
+mod workload;
+mod world;
+
+pub use clock::SimClock;
+pub use site::Site;
+pub use workload::{Acknowledged, Workload};
+pub use world::{Plan, World};
+
+/// The seeds of a random test: `TIDEWIRE_SEED` names one, `TIDEWIRE_SEEDS` how many; else `count` from 0.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("TIDEWIRE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("TIDEWIRE_SEEDS").unwrap_or(count),
+    }
+}

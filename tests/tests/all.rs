@@ -1,3 +1,4 @@
 //! Claims about the whole: one module for each.
 
+mod simulation;
 mod tidy;

@@ -4,11 +4,18 @@
 mod bench;
 #[cfg(all(feature = "server", feature = "grpc"))]
 pub mod cli;
+pub mod cluster;
 pub mod config;
 #[cfg(all(feature = "server", feature = "grpc"))]
 mod demo;
 #[cfg(feature = "server")]
 pub mod http;
 #[cfg(all(feature = "server", feature = "grpc"))]
+mod local;
+#[cfg(all(feature = "server", feature = "grpc"))]
 mod serve;
 pub mod status;
+
+pub use cluster::{Cluster, ClusterBuilder};
+pub use config::{ClusterConfig, Peer};
+pub use tidewire_core::tree::{Change, Changes, Event, Operation, Start, Token, Tree};

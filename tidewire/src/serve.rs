@@ -1,20 +1,115 @@
-//! `serve`: one cluster in this process.
+//! `serve`: one cluster in this process, until a signal ends it.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
+use tidewire_core::error::{Error, ErrorKind};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
 
 use crate::cli::Failure;
+use crate::cluster::Cluster;
+use crate::config::{self, ClusterConfig};
+use crate::http::{HttpConfig, HttpServer};
+use crate::local::runtime;
 
 /// The arguments of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The configuration file
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: std::path::PathBuf,
+    pub(crate) config: PathBuf,
 }
 
 /// Runs it.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
-    Err(Failure::server(format!("{args:?}: not built yet")))
+    let config = config::load(&args.config)?;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let runtime = runtime()?;
+    let stopped = runtime.block_on(serve(config));
+    runtime.shutdown_background();
+    Ok(stopped?)
+}
+
+async fn serve(config: ClusterConfig) -> Result<ExitCode, Error> {
+    let mut signals = Signals::new()?;
+    let http = HttpConfig::new(config.listen.http, &config.limits());
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        cluster = config.cluster.id,
+        data_dir = %config.cluster.data_dir.display(),
+        "starting"
+    );
+    let cluster = Cluster::open(config.clone()).await?;
+    let server = match HttpServer::start(http, Arc::new(cluster.clone()), cluster.tasks()).await {
+        Ok(server) => server,
+        Err(error) => {
+            cluster.shutdown().await?;
+            return Err(error);
+        }
+    };
+    tracing::info!(
+        http = %server.address(),
+        replication = cluster.replication_address().unwrap_or_default(),
+        "listening"
+    );
+    for tree in cluster.trees() {
+        let size = tree.size();
+        tracing::info!(tree = %tree.identity().tree, entries = size.entries, next = %size.log.next, "tree open");
+    }
+    for peer in &config.peers {
+        tracing::info!(peer = peer.id, url = peer.url.as_deref().unwrap_or("-"), send = peer.send, "peer");
+    }
+    signals.stop().await;
+    tracing::info!("stopping: no new writes, finishing what is pending; a second signal ends at once");
+    tokio::select! {
+        biased;
+        stopped = cluster.shutdown() => {
+            stopped?;
+            tracing::info!("stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        () = signals.stop() => {
+            tracing::warn!("ended at once by a second signal");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Error> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| {
+                Error::new(ErrorKind::Unavailable, "signals cannot be listened for").with_source(error)
+            })
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a signal that ends the process.
+    async fn stop(&mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {
+                    tracing::warn!("the configuration is read at start only; restart to apply changes");
+                }
+            }
+        }
+    }
 }

@@ -36,7 +36,8 @@ pub trait LinkSender: Send {
     async fn send(&mut self, frame: Frame) -> Result<(), LinkError>;
 
     /// Ends this direction in order: the far side receives what was sent, then the end. The link may be dropped right
-    /// afterwards. The other direction goes on until it is closed or dropped. May be repeated.
+    /// afterwards, sender first; then the transport gives what was sent about a second to arrive. The other direction
+    /// goes on until it is closed or dropped. May be repeated.
     async fn close(&mut self);
 }
 

@@ -12,6 +12,8 @@
 pub mod conformance;
 mod cuttable;
 mod cuttable_link;
+#[cfg(test)]
+mod cuttable_tests;
 mod link;
 pub mod marks;
 mod memory;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::entry::{Row, Value};
 use super::identity::TreeIdentity;
+use super::open::TreeGauges;
 use super::state::State;
 use super::token::Token;
 use crate::causal::VersionVector;
@@ -18,7 +19,7 @@ use crate::id::{Hlc, Lsn, Version};
 use crate::limits::{Limits, MAX_BATCH_OPERATIONS, MAX_KEY_BYTES};
 use crate::record::Mutation;
 use crate::wal::file::FileStorage;
-use crate::wal::{Bounds, Log, Writer};
+use crate::wal::{Bounds, Log, WalStorage, Writer};
 
 /// One operation of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub struct TreeSize {
 
 pub(super) struct Inner {
     pub(super) identity: TreeIdentity,
+    pub(super) gauges: TreeGauges,
     pub(super) limits: Limits,
     pub(super) clock: Arc<HybridClock>,
     pub(super) writer: Writer,
@@ -179,11 +181,13 @@ impl Tree {
         Digest { frontier: state.progress.frontier.clone(), digest: state.digest(), entries: state.live() }
     }
 
-    /// How large it is.
+    /// How large it is. Also brings the gauges of its log up to date.
     pub fn size(&self) -> TreeSize {
-        use crate::wal::WalStorage;
+        let log = self.0.storage.bounds();
+        self.0.gauges.retained.set(i64::try_from(log.retained_bytes).unwrap_or(i64::MAX));
+        self.0.gauges.physical.set(i64::try_from(log.physical_bytes).unwrap_or(i64::MAX));
         let state = self.0.applied.state.read();
-        TreeSize { entries: state.live(), state_bytes: state.bytes(), log: self.0.storage.bounds() }
+        TreeSize { entries: state.live(), state_bytes: state.bytes(), log }
     }
 
     /// How far every origin is applied here.

@@ -11,6 +11,8 @@ mod feeding;
 mod identity;
 mod index;
 mod log_view;
+#[cfg(any(test, feature = "test-util"))]
+mod memory;
 mod open;
 mod replica;
 mod state;
@@ -25,6 +27,8 @@ pub use core::{Digest, Operation, Tree, TreeSize};
 pub use entry::{Row, Value};
 pub use identity::{Consistency, MergeMode, TreeIdentity};
 pub use log_view::{Located, LogView};
+#[cfg(any(test, feature = "test-util"))]
+pub use memory::MemTarget;
 pub use open::{TreeConfig, TreeMetrics};
 pub use target::{Applied, ApplyTarget, Progress, ReadyGroup};
 pub use token::Token;

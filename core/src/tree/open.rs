@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::watch;
 
 use super::core::{AppliedState, Inner, Tree};
@@ -15,7 +18,7 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::id::{ClusterId, Incarnation, OriginTag, TreeName};
 use crate::limits::Limits;
-use crate::metrics::Metrics;
+use crate::metrics::{Labels, Metrics};
 use crate::random::Random;
 use crate::record::Group;
 use crate::tasks::Tasks;
@@ -57,10 +60,16 @@ pub struct TreeConfig {
 /// The families of all trees of a cluster.
 #[derive(Clone, Debug)]
 pub struct TreeMetrics {
-    conflicts: prometheus_client::metrics::family::Family<
-        crate::metrics::Labels,
-        prometheus_client::metrics::counter::Counter,
-    >,
+    conflicts: Family<Labels, Counter>,
+    retained: Family<Labels, Gauge>,
+    physical: Family<Labels, Gauge>,
+}
+
+/// The gauges of one tree, brought up to date when its size is asked for.
+#[derive(Debug)]
+pub(super) struct TreeGauges {
+    pub(super) retained: Gauge,
+    pub(super) physical: Gauge,
 }
 
 impl TreeMetrics {
@@ -71,6 +80,8 @@ impl TreeMetrics {
                 "tidewire_conflicts",
                 "Writes that met a concurrent write of the same key; one of the two lost",
             ),
+            retained: metrics.gauges("tidewire_wal_retained_bytes", "Bytes of the groups that a log retains"),
+            physical: metrics.gauges("tidewire_wal_physical_bytes", "Bytes that the files of a log occupy"),
         }
     }
 }
@@ -79,7 +90,7 @@ struct Applier {
     applied: Arc<AppliedState>,
     storage: Arc<FileStorage>,
     own: (OriginTag, Incarnation),
-    conflicts: prometheus_client::metrics::counter::Counter,
+    conflicts: Counter,
 }
 
 impl DurableGroups for Applier {
@@ -171,8 +182,13 @@ impl Tree {
                 () = watched.watch_deadlines() => {}
             }
         });
+        let gauges = TreeGauges {
+            retained: config.tree_metrics.retained.get_or_create(&labels).clone(),
+            physical: config.tree_metrics.physical.get_or_create(&labels).clone(),
+        };
         Self(Arc::new(Inner {
             identity,
+            gauges,
             limits: config.limits,
             clock: config.clock,
             writer,

@@ -275,14 +275,20 @@ async fn f27_a_tail_torn_by_a_crash_is_cut_and_everything_acknowledged_is_there(
     for seed in 0..200 {
         let (mut site, memory) = (Site::new("a", seed), MemDisk::new());
         let faults = DiskFaults::from_seed(seed);
-        let tree = site.open(Arc::new(FaultyDisk::over_memory(memory.clone(), faults.clone()))).await.expect("opens");
+        let tree = site
+            .open(Arc::new(FaultyDisk::over_memory(memory.clone(), faults.clone())))
+            .await
+            .expect("opens");
         for round in 0..1 + seed % 7 {
             tree.put(format!("k{round}"), vec![3; 700]).await.expect("put");
         }
         faults.fail_all(DiskOperation::Sync);
         let sets = (0..4).map(|n| Operation::Set(format!("half-{n}").into(), vec![5; 600].into())).collect();
         tree.batch(sets).await.expect_err("nothing is synced any more");
-        let tree = site.open(Arc::new(memory.crash(seed))).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let tree = site
+            .open(Arc::new(memory.crash(seed)))
+            .await
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let halves = tree.scan(b"half-", None, 9).len();
         assert!(halves == 0 || halves == 4, "seed {seed}: {halves} of 4 records of a batch");
         torn += u32::from(halves == 0);

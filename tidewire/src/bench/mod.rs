@@ -1,10 +1,17 @@
-//! `bench`: figures of this machine.
+//! `bench`: figures of this machine, as a table or as JSON. Files lie in the current directory, so that its disk is what is
+//! measured.
+
+mod replicate;
+mod wal;
 
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
+use tidewire_core::error::{Error, ErrorKind};
 
-use crate::cli::Failure;
+use crate::cli::{Failure, Table};
+use crate::local::runtime;
 
 /// The arguments of `bench`.
 #[derive(Debug, Args)]
@@ -28,5 +35,30 @@ pub(crate) enum Measurement {
 
 /// Runs it.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    Err(Failure::server(format!("{args:?}: not built yet")))
+    let dir = tempfile::tempdir_in(".").map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "the current directory cannot be written to").with_source(error)
+    })?;
+    let runtime = runtime()?;
+    match args.what {
+        Measurement::Wal => {
+            let rows = runtime.block_on(wal::measure(dir.path()))?;
+            print(args.json, "wal", &rows, wal::table(&rows))
+        }
+        Measurement::Replicate => {
+            let rows = runtime.block_on(replicate::measure(dir.path()))?;
+            print(args.json, "replicate", &rows, replicate::table(&rows))
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are what the command prints")]
+fn print(json: bool, what: &str, rows: &impl Serialize, table: Table) -> Result<ExitCode, Failure> {
+    if json {
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        let version = env!("CARGO_PKG_VERSION");
+        println!("{}", serde_json::json!({"bench": what, "version": version, "cores": cores, "rows": rows}));
+    } else {
+        print!("{table}");
+    }
+    Ok(ExitCode::SUCCESS)
 }

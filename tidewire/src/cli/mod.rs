@@ -13,3 +13,4 @@ mod table;
 
 pub use command::main;
 pub(crate) use failure::Failure;
+pub(crate) use table::{Table, bytes_for_people};

@@ -103,6 +103,15 @@ impl Half {
         self.other.end(End::Broken(error.clone()));
     }
 
+    /// Breaks a direction that is still open, because one of its ends was dropped. One that was closed delivers its rest.
+    fn abandon(&self, pipe: &Pipe) {
+        if pipe.is_open() {
+            let why =
+                format!("the link between {} and {} was dropped without being closed", pipe.from, pipe.to);
+            pipe.end(End::Broken(LinkError::new(LinkErrorKind::Unreachable, why)));
+        }
+    }
+
     /// Breaks the link if a cut has silenced it for too long; otherwise says when that would be.
     fn check_silence(&self) -> Option<Instant> {
         let deadline = silenced_at(&self.network, &self.pipe)?;
@@ -190,7 +199,10 @@ impl LinkSender for PipeSender {
 
 impl Drop for PipeSender {
     fn drop(&mut self) {
-        self.0.pipe.end(End::Abandoned);
+        if self.0.pipe.is_open() {
+            self.0.pipe.end(End::Abandoned);
+            self.0.abandon(&self.0.other);
+        }
     }
 }
 
@@ -249,9 +261,7 @@ impl LinkReceiver for PipeReceiver {
 
 impl Drop for PipeReceiver {
     fn drop(&mut self) {
-        if self.0.pipe.is_open() {
-            let why = format!("{} went away without closing the link", self.0.pipe.to);
-            self.0.pipe.end(End::Broken(LinkError::new(LinkErrorKind::Unreachable, why)));
-        }
+        self.0.abandon(&self.0.pipe);
+        self.0.abandon(&self.0.other);
     }
 }

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -6,6 +7,7 @@ use super::MemNetwork;
 use crate::error::LinkErrorKind;
 use crate::id::ClusterId;
 use crate::random::Random;
+use crate::transport::conformance::{self, Sides};
 use crate::transport::wire::{Frame, Goodbye, frame::Body};
 use crate::transport::{DialTarget, Link, Transport};
 
@@ -137,4 +139,14 @@ async fn the_same_seed_gives_the_same_arrivals() {
     }
     assert_eq!(run(7).await, run(7).await);
     assert_ne!(run(7).await, run(8).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_network_in_memory_is_a_transport() {
+    conformance::run(|| {
+        let network = network();
+        let (dialler, answerer) = (network.endpoint(&id("a")), network.endpoint(&id("b")));
+        Sides { dialler: Arc::new(dialler), answerer: Arc::new(answerer), url: str::to_owned }
+    })
+    .await;
 }

@@ -1,0 +1,338 @@
+//! [`Applier`]: takes what all links of one tree bring, and hands what is ready to the tree. One task.
+//!
+//! While the tree makes one batch durable the inbox fills, and the next batch is everything that has come meanwhile: that
+//! is all the batching there is. Nothing is acknowledged that the tree has not answered for: sessions acknowledge from
+//! the [`View`] that is published after each call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidewire_core::error::Error;
+use tidewire_core::id::{ClusterId, OriginTag};
+use tidewire_core::tasks::Tasks;
+use tidewire_core::transport::pages::Page;
+use tidewire_core::tree::{ApplyTarget, Progress, TreeIdentity};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::budget::{Budget, Permit};
+use crate::gate::{Batch, Gate, Waiting, page_cost};
+use crate::latest::{Follower, Latest};
+use crate::metrics::{ApplierMetrics, OriginMetrics};
+use crate::port::{Ending, Port};
+use crate::refusal::RefusalKind;
+use crate::session::Heartbeat;
+use crate::settings::{INBOX, RECHECK, RETRY, Settings};
+
+/// What a session hands over.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Page(Page, Permit),
+    Heartbeat(Heartbeat),
+}
+
+#[derive(Debug)]
+enum Message {
+    From(Arc<Port>, Input),
+    Forget(OriginTag),
+}
+
+/// How things stand after a round of the applier.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    /// What is applied.
+    pub(crate) progress: Progress,
+    /// What waits for dependencies.
+    pub(crate) waiting: Vec<Waiting>,
+    /// Why the tree takes nothing at present.
+    pub(crate) stalled: Option<Arc<str>>,
+    /// The tree takes nothing any more.
+    pub(crate) closed: bool,
+}
+
+impl View {
+    /// What waits of an origin for dependencies.
+    pub(crate) fn waiting(&self, origin: OriginTag) -> Option<&Waiting> {
+        self.waiting.iter().find(|waiting| waiting.origin == origin)
+    }
+}
+
+struct Shared {
+    target: Arc<dyn ApplyTarget>,
+    identity: TreeIdentity,
+    settings: Settings,
+    metrics: ApplierMetrics,
+    origins: Mutex<BTreeMap<OriginTag, (ClusterId, OriginMetrics)>>,
+    budget: Budget,
+    inbox: mpsc::Sender<Message>,
+    view: Latest<Arc<View>>,
+    stop: CancellationToken,
+}
+
+/// The applier of one tree. Cheap to clone; clones are the same applier.
+#[derive(Clone)]
+pub struct Applier(Arc<Shared>);
+
+impl std::fmt::Debug for Applier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Applier").field("tree", &self.0.identity.tree).finish_non_exhaustive()
+    }
+}
+
+impl Applier {
+    /// Starts the applier of a tree. It runs until the tasks are stopped or [`stop`](Self::stop) is called.
+    ///
+    /// # Errors
+    /// `Invalid` when the settings do not fit each other.
+    pub fn spawn(
+        tasks: &Tasks,
+        target: Arc<dyn ApplyTarget>,
+        settings: Settings,
+        metrics: &ApplierMetrics,
+    ) -> Result<Self, Error> {
+        let settings = settings.validate()?;
+        let identity = target.identity();
+        let (inbox, messages) = mpsc::channel(INBOX);
+        let view = View { progress: target.progress(), ..View::default() };
+        let shared = Arc::new(Shared {
+            target,
+            budget: Budget::new(settings.buffer_bytes),
+            settings,
+            metrics: metrics.clone(),
+            origins: Mutex::default(),
+            inbox,
+            view: Latest::new(Arc::new(view)),
+            stop: tasks.stop_token().child_token(),
+            identity,
+        });
+        let identity = &shared.identity;
+        let runner = Runner {
+            gate: Gate::new(identity.partitions, identity.consistency),
+            shared: shared.clone(),
+            messages,
+            stalled: None,
+        };
+        tasks.spawn(format!("apply {}", identity.tree), runner.run());
+        Ok(Self(shared))
+    }
+
+    /// Ends the task after the call of the tree that is under way. Sessions on the tree say goodbye.
+    pub fn stop(&self) {
+        self.0.stop.cancel();
+    }
+
+    /// Which tree this is.
+    pub fn identity(&self) -> &TreeIdentity {
+        &self.0.identity
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(crate) fn target(&self) -> &dyn ApplyTarget {
+        &*self.0.target
+    }
+
+    pub(crate) fn view(&self) -> Follower<Arc<View>> {
+        self.0.view.follow()
+    }
+
+    /// The series of an origin, which exist from here on.
+    pub(crate) fn metrics(&self, origin: &ClusterId) -> OriginMetrics {
+        let mut origins = self.0.origins.lock();
+        let entry = origins
+            .entry(origin.tag())
+            .or_insert_with(|| (origin.clone(), self.0.metrics.origin(&self.0.identity.tree, origin)));
+        entry.1.clone()
+    }
+
+    /// The name of an origin, as far as it is known here.
+    pub(crate) fn name(&self, origin: OriginTag) -> String {
+        let Shared { identity, origins, .. } = &*self.0;
+        match origins.lock().get(&origin) {
+            Some((name, _)) => name.to_string(),
+            None if origin == identity.origin() => identity.cluster.to_string(),
+            None => format!("a cluster that is not known here, tag {origin}"),
+        }
+    }
+
+    /// Bytes of an origin that were taken and are not applied.
+    pub(crate) fn queued(&self, origin: OriginTag) -> u64 {
+        self.0.budget.used(origin)
+    }
+
+    /// What the peer of an origin may send now.
+    pub(crate) fn credit(&self, origin: OriginTag, view: &View) -> u64 {
+        if view.stalled.is_some() || view.closed { 0 } else { self.0.budget.credit(origin) }
+    }
+
+    /// Takes room for a page. Cancel-safe.
+    pub(crate) async fn room(&self, page: &Page) -> Permit {
+        self.0.budget.take(page.origin, page_cost(page)).await
+    }
+
+    /// Waits for a place in the inbox and fills it. Cancel-safe in that all or nothing is handed over; false: the applier
+    /// has ended.
+    pub(crate) async fn submit(&self, port: &Arc<Port>, input: &mut Option<Input>) -> bool {
+        let Ok(place) = self.0.inbox.reserve().await else { return false };
+        if let Some(input) = input.take() {
+            place.send(Message::From(port.clone(), input));
+        }
+        true
+    }
+
+    /// Drops what waits of an origin whose sessions were ended.
+    pub(crate) async fn forget(&self, origin: OriginTag) {
+        // An applier that has ended holds nothing.
+        let _ended = self.0.inbox.send(Message::Forget(origin)).await;
+    }
+}
+
+struct Runner {
+    shared: Arc<Shared>,
+    gate: Gate,
+    messages: mpsc::Receiver<Message>,
+    stalled: Option<Arc<str>>,
+}
+
+impl Runner {
+    async fn run(mut self) {
+        let stop = self.shared.stop.clone();
+        self.publish(false);
+        loop {
+            tokio::select! { biased;
+                () = stop.cancelled() => break,
+                Some(message) = self.messages.recv() => self.take(message),
+                () = sleep(RECHECK), if self.gate.is_holding() => {}
+            }
+            if !self.round().await {
+                break;
+            }
+        }
+        self.messages.close();
+        self.publish(true);
+    }
+
+    /// Applies until nothing is ready. False: the tree takes nothing any more.
+    async fn round(&mut self) -> bool {
+        let mut pause = RETRY.0;
+        loop {
+            while let Ok(message) = self.messages.try_recv() {
+                self.take(message);
+            }
+            let frontier = self.shared.target.progress().frontier;
+            let batch = self.gate.take(&frontier, self.shared.settings.apply_bytes);
+            for (origin, closed) in &batch.advances {
+                self.shared.target.advance(*origin, *closed);
+            }
+            let groups = batch.ready();
+            if groups.is_empty() && batch.advances.is_empty() {
+                self.publish(false);
+                return true;
+            }
+            if groups.is_empty() {
+                continue;
+            }
+            match self.shared.target.apply(groups).await {
+                Ok(_) => {
+                    self.applied(&batch);
+                    pause = RETRY.0;
+                    drop(batch);
+                    self.publish(false);
+                }
+                Err(error) => {
+                    self.gate.give_back(batch);
+                    if error.is_shutting_down() {
+                        return false;
+                    }
+                    self.stall(&error);
+                    tokio::select! { biased;
+                        () = self.shared.stop.cancelled() => return false,
+                        () = sleep(pause) => {}
+                    }
+                    pause = (pause * 2).min(RETRY.1);
+                }
+            }
+            if self.shared.stop.is_cancelled() {
+                return false;
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        let (port, input) = match message {
+            Message::Forget(origin) => return self.gate.forget(origin),
+            Message::From(port, input) => (port, input),
+        };
+        if port.has_ended() {
+            return;
+        }
+        let applied = self.shared.target.progress();
+        let taken = match input {
+            Input::Page(page, permit) => {
+                let id = page.id;
+                self.gate.admit(page, permit, &applied, Instant::now()).map_err(|refusal| refusal.of_page(id))
+            }
+            Input::Heartbeat(heartbeat) => self.gate.heartbeat(port.origin, &heartbeat, &applied).map(|()| 0),
+        };
+        let origins = self.shared.origins.lock();
+        let metrics = origins.get(&port.origin).map(|(_, metrics)| metrics);
+        match taken {
+            Ok(duplicates) => {
+                metrics.inspect(|metrics| _ = metrics.duplicates.inc_by(duplicates));
+            }
+            Err(refusal) => {
+                if refusal.kind == RefusalKind::Gap {
+                    metrics.inspect(|metrics| _ = metrics.gaps.inc());
+                }
+                port.end(Ending::Refused(refusal));
+            }
+        }
+    }
+
+    fn applied(&mut self, batch: &Batch) {
+        if self.stalled.take().is_some() {
+            tracing::info!(tree = %self.shared.identity.tree, "the log takes groups again");
+        }
+        let origins = self.shared.origins.lock();
+        for (origin, records) in batch.records() {
+            if let Some((_, metrics)) = origins.get(&origin) {
+                metrics.applied.inc_by(records);
+            }
+        }
+    }
+
+    fn stall(&mut self, error: &Error) {
+        if self.stalled.is_none() {
+            tracing::warn!(tree = %self.shared.identity.tree, %error, "the log takes no groups, they are kept and tried again");
+        }
+        self.stalled = Some(error.to_string().into());
+        self.publish(false);
+    }
+
+    /// Tells the sessions how things stand.
+    fn publish(&self, closed: bool) {
+        let progress = self.shared.target.progress();
+        let waiting = self.gate.waiting(&progress.frontier);
+        {
+            let Shared { identity, metrics, origins, .. } = &*self.shared;
+            let held =
+                |origin| waiting.iter().find(|held| held.origin == origin).map_or(0, |held| held.bytes);
+            for (origin, (name, series)) in &*origins.lock() {
+                series.held.set(gauge(held(*origin)));
+                metrics.frontier(&identity.tree, name).set(gauge(progress.frontier.get(*origin).millis()));
+            }
+            let own = gauge(progress.frontier.get(identity.origin()).millis());
+            metrics.frontier(&identity.tree, &identity.cluster).set(own);
+        }
+        let stalled = self.stalled.clone();
+        self.shared.view.set(Arc::new(View { progress, waiting, stalled, closed }));
+    }
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,401 @@
+//! [`Gate`]: decides which groups are new, in which order they go on, and what they still wait for. Pure.
+//!
+//! It keeps, per origin, what is *admitted*: covered by pages that were taken, whether applied yet or not. Coverage is
+//! judged by that, acknowledgements by what is applied; so a duplicate of something still on its way is dropped without
+//! being acknowledged. The groups of an origin leave in the order in which they came, whole, and where the tree is
+//! causal only when the frontier covers what they depend on.
+//!
+//! A session may end at any time; what it brought stays admitted. That is sound because every session sends an unbroken
+//! run of the origin's history from at or below what was applied when it began: whatever is taken of such runs, in
+//! whatever interleaving, is together a prefix of the history. A session of which something was refused brings nothing
+//! any more, so its run is never broken.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tidewire_core::causal::{OriginMarks, VersionVector};
+use tidewire_core::id::{Hlc, Incarnation, Offset, OriginTag, PartitionId};
+use tidewire_core::limits::MAX_GROUP_FRAMES;
+use tidewire_core::record::{Block, PartitionRun};
+use tidewire_core::transport::pages::{Page, PageGroup};
+use tidewire_core::tree::{Consistency, Progress, ReadyGroup};
+use tokio::time::Instant;
+
+use crate::budget::Permit;
+use crate::refusal::{Refusal, RefusalKind};
+use crate::session::Heartbeat;
+use crate::settings::BLOCK_OVERHEAD;
+
+/// What a page costs in memory, for its permit.
+pub(crate) fn page_cost(page: &Page) -> u64 {
+    page.groups.iter().map(|group| cost(group.blocks.iter())).sum()
+}
+
+fn cost<'a>(blocks: impl Iterator<Item = &'a Block>) -> u64 {
+    blocks.map(|block| block.bytes().len() as u64 + BLOCK_OVERHEAD).sum()
+}
+
+/// A group on its way through the gate.
+#[derive(Debug)]
+struct Held {
+    group: ReadyGroup,
+    /// What must be applied before it, besides its predecessors.
+    deps: VersionVector,
+    bytes: u64,
+    since: Instant,
+    /// Gives the room back when the group is durable or dropped.
+    _permit: Permit,
+}
+
+#[derive(Debug)]
+enum Item {
+    Group(Box<Held>),
+    /// Once everything before this is applied, the origin is complete up to here.
+    Closed(Hlc),
+}
+
+#[derive(Debug)]
+struct Queue {
+    admitted: OriginMarks,
+    closed: Hlc,
+    items: VecDeque<Item>,
+    bytes: u64,
+}
+
+/// What can be applied now, in order; owned by whoever applies it until it is done or given back.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Frontiers to raise, before the groups.
+    pub(crate) advances: Vec<(OriginTag, Hlc)>,
+    groups: Vec<Held>,
+    bytes: u64,
+    blocks: usize,
+}
+
+impl Batch {
+    /// The groups, for the tree.
+    pub(crate) fn ready(&self) -> Vec<ReadyGroup> {
+        self.groups.iter().map(|held| held.group.clone()).collect()
+    }
+
+    /// How many records count, by origin.
+    pub(crate) fn records(&self) -> BTreeMap<OriginTag, u64> {
+        let mut records = BTreeMap::new();
+        for Held { group, .. } in &self.groups {
+            let count: u64 =
+                group.blocks.iter().map(|(block, skip)| u64::from(block.count()) - u64::from(*skip)).sum();
+            *records.entry(group.origin).or_default() += count;
+        }
+        records
+    }
+
+    /// Whether a group fits in. The first one always does, so that none is too large to ever go.
+    fn fits(&self, held: &Held, limit: u64) -> bool {
+        let bytes = self.bytes + held.bytes <= limit;
+        let blocks = self.blocks + held.group.blocks.len() <= MAX_GROUP_FRAMES;
+        self.groups.is_empty() || bytes && blocks
+    }
+
+    fn holds(&self, origin: OriginTag) -> bool {
+        self.groups.iter().any(|held| held.group.origin == origin)
+    }
+}
+
+/// What the first group of an origin waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// Whose groups wait.
+    pub(crate) origin: OriginTag,
+    /// For whose writes.
+    pub(crate) on: OriginTag,
+    /// Up to which HLC.
+    pub(crate) until: Hlc,
+    /// Since when.
+    pub(crate) since: Instant,
+    /// Bytes of the groups that wait.
+    pub(crate) bytes: u64,
+}
+
+/// The order in which groups of all origins go into a tree.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    partitions: u16,
+    consistency: Consistency,
+    queues: BTreeMap<OriginTag, Queue>,
+    /// The origin whose turn it is first: the one that found no room in the last batch.
+    turn: OriginTag,
+}
+
+impl Gate {
+    pub(crate) fn new(partitions: u16, consistency: Consistency) -> Self {
+        Self { partitions, consistency, queues: BTreeMap::new(), turn: OriginTag::ZERO }
+    }
+
+    /// Takes the groups of a checked page that are not admitted yet. Says how many records were. All or nothing.
+    ///
+    /// # Errors
+    /// When the page begins above what is admitted, or breaks a promise of its origin.
+    pub(crate) fn admit(
+        &mut self,
+        page: Page,
+        mut permit: Permit,
+        applied: &Progress,
+        now: Instant,
+    ) -> Result<u64, Refusal> {
+        let causal = self.consistency == Consistency::Causal;
+        let queue = self.queue(page.origin, page.incarnation, applied)?;
+        check_gap(&page.after, &queue.admitted)?;
+        let mut items = Vec::with_capacity(page.groups.len());
+        let (mut closed, mut duplicates) = (queue.closed, 0);
+        for PageGroup { closed: promised, blocks } in page.groups {
+            let fresh = sift(blocks, queue, closed, &mut duplicates)?;
+            if fresh.is_empty() {
+                items.extend((promised > closed).then_some(Item::Closed(promised)));
+            } else {
+                let (origin, incarnation) = (page.origin, page.incarnation);
+                let permit = permit.split(cost(fresh.iter().map(|(block, _)| block)));
+                let group = ReadyGroup { origin, incarnation, closed: promised, blocks: fresh };
+                items.push(Item::Group(Box::new(Held::new(group, causal, permit, now))));
+            }
+            closed = closed.max(promised);
+        }
+        for item in items {
+            queue.push(item);
+        }
+        for (partition, through) in page.through {
+            queue.admitted.advance(partition, through, Hlc::ZERO);
+        }
+        queue.closed = closed;
+        Ok(duplicates)
+    }
+
+    /// Takes a promise without records, to be kept once everything before it is applied.
+    ///
+    /// # Errors
+    /// When something before it is missing.
+    pub(crate) fn heartbeat(
+        &mut self,
+        origin: OriginTag,
+        heartbeat: &Heartbeat,
+        applied: &Progress,
+    ) -> Result<(), Refusal> {
+        let Heartbeat { incarnation, closed, ref tails } = *heartbeat;
+        let queue = self.queue(origin, incarnation, applied)?;
+        check_gap(tails, &queue.admitted)?;
+        if closed > queue.closed {
+            queue.closed = closed;
+            queue.push(Item::Closed(closed));
+        }
+        Ok(())
+    }
+
+    /// What can be applied now, up to about `limit` bytes and at least one group: in turn one group of each origin, as
+    /// long as one is ready. The caller applies it and then drops it, or gives it back.
+    pub(crate) fn take(&mut self, frontier: &VersionVector, limit: u64) -> Batch {
+        let mut reached = frontier.clone();
+        let mut batch = Batch::default();
+        let mut full = None;
+        let mut origins: Vec<OriginTag> = self.queues.keys().copied().collect();
+        let first = origins.partition_point(|origin| *origin < self.turn);
+        origins.rotate_left(first);
+        loop {
+            let mut moved = false;
+            for origin in &origins {
+                let queue = self.queues.get_mut(origin).expect("the keys were just read");
+                match queue.items.front() {
+                    // A promise behind groups of this batch waits until they are applied.
+                    Some(Item::Closed(closed)) if !batch.holds(*origin) => {
+                        batch.advances.push((*origin, *closed));
+                        reached.raise(*origin, *closed);
+                    }
+                    Some(Item::Group(held)) if reached.covers(&held.deps) => {
+                        if !batch.fits(held, limit) {
+                            full = full.or(Some(*origin));
+                            continue;
+                        }
+                        batch.bytes += held.bytes;
+                        batch.blocks += held.group.blocks.len();
+                        reached.raise(*origin, held.group.closed);
+                    }
+                    _ => continue,
+                }
+                if let Some(Item::Group(held)) = queue.pop() {
+                    batch.groups.push(*held);
+                }
+                moved = true;
+            }
+            if !moved {
+                self.turn = full.unwrap_or_default();
+                return batch;
+            }
+        }
+    }
+
+    /// Puts the groups of a batch that was not applied back to where they were.
+    pub(crate) fn give_back(&mut self, batch: Batch) {
+        for held in batch.groups.into_iter().rev() {
+            let queue =
+                self.queues.get_mut(&held.group.origin).expect("no origin is forgotten while it is applied");
+            queue.bytes += held.bytes;
+            queue.items.push_front(Item::Group(Box::new(held)));
+        }
+    }
+
+    /// Drops what waits of an origin: its peer was removed. What it brings later counts from what is applied.
+    pub(crate) fn forget(&mut self, origin: OriginTag) {
+        self.queues.remove(&origin);
+    }
+
+    /// Whether anything waits.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.queues.values().any(|queue| !queue.items.is_empty())
+    }
+
+    /// What each origin's groups wait for, given what is applied.
+    pub(crate) fn waiting(&self, frontier: &VersionVector) -> Vec<Waiting> {
+        let waiting = |(origin, queue): (&OriginTag, &Queue)| match queue.items.front() {
+            Some(Item::Group(held)) => {
+                let (on, until) = frontier.first_missing(&held.deps)?;
+                Some(Waiting { origin: *origin, on, until, since: held.since, bytes: queue.bytes })
+            }
+            _ => None,
+        };
+        self.queues.iter().filter_map(waiting).collect()
+    }
+
+    fn queue(
+        &mut self,
+        origin: OriginTag,
+        incarnation: Incarnation,
+        applied: &Progress,
+    ) -> Result<&mut Queue, Refusal> {
+        let partitions = self.partitions;
+        let queue = self.queues.entry(origin).or_insert_with(|| Queue {
+            admitted: applied
+                .watermarks
+                .origin(origin)
+                .cloned()
+                .unwrap_or_else(|| OriginMarks::new(incarnation, partitions)),
+            closed: applied.frontier.get(origin),
+            items: VecDeque::new(),
+            bytes: 0,
+        });
+        if queue.admitted.incarnation() == incarnation {
+            return Ok(queue);
+        }
+        let known = queue.admitted.incarnation();
+        Err(Refusal::new(
+            RefusalKind::Incarnation,
+            format!("positions of incarnation {incarnation} of a log that is known here as {known}"),
+        ))
+    }
+}
+
+impl Queue {
+    fn push(&mut self, item: Item) {
+        match (self.items.back_mut(), item) {
+            (Some(Item::Closed(last)), Item::Closed(closed)) => *last = closed,
+            (_, item) => {
+                self.bytes += item.bytes();
+                self.items.push_back(item);
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        let item = self.items.pop_front()?;
+        self.bytes -= item.bytes();
+        Some(item)
+    }
+}
+
+impl Item {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Group(held) => held.bytes,
+            Self::Closed(_) => 0,
+        }
+    }
+}
+
+impl Held {
+    fn new(group: ReadyGroup, causal: bool, permit: Permit, since: Instant) -> Self {
+        let mut deps = VersionVector::default();
+        if causal {
+            for (block, _) in &group.blocks {
+                deps.join(&block.deps());
+            }
+            // Its own origin is complete before it by the order of the queue.
+            deps = deps.iter().filter(|(origin, _)| *origin != group.origin).collect();
+        }
+        let bytes = group.blocks.iter().map(|(block, _)| block.bytes().len() as u64).sum();
+        Self { group, deps, bytes, since, _permit: permit }
+    }
+}
+
+fn check_gap(starts: &[(PartitionId, Offset)], admitted: &OriginMarks) -> Result<(), Refusal> {
+    let gap = starts.iter().find(|(partition, start)| *start > admitted.get(*partition).next);
+    let Some((partition, start)) = gap else { return Ok(()) };
+    let covered = admitted.get(*partition).next;
+    Err(Refusal::new(
+        RefusalKind::Gap,
+        format!(
+            "begins at offset {start} of partition {partition}, {covered} is covered: send from the watermarks"
+        ),
+    ))
+}
+
+/// The blocks of a group that are not covered yet, with how many leading records are. Counts those that are.
+fn sift(
+    blocks: Vec<Block>,
+    queue: &Queue,
+    closed: Hlc,
+    duplicates: &mut u64,
+) -> Result<Vec<(Block, u16)>, Refusal> {
+    let mut fresh: Vec<(Block, u16)> = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let covered = covered_records(&block, &queue.admitted);
+        *duplicates += covered;
+        if covered == u64::from(block.count()) {
+            continue;
+        }
+        let first =
+            if covered == 0 { Some(block.first_hlc()) } else { first_uncovered(&block, covered, queue) };
+        let Some((first, skip)) = first.zip(u16::try_from(covered).ok()) else {
+            let detail = "a block is covered in part, but not from its start: the origin's log is not the one known here";
+            return Err(Refusal::new(RefusalKind::Malformed, detail));
+        };
+        if fresh.is_empty() && first <= closed {
+            let detail = format!(
+                "a new record at {first}, though its origin was complete up to {closed}: its clock or its log went back"
+            );
+            return Err(Refusal::new(RefusalKind::Malformed, detail));
+        }
+        fresh.push((block, skip));
+    }
+    Ok(fresh)
+}
+
+fn covered_records(block: &Block, admitted: &OriginMarks) -> u64 {
+    let covered =
+        |run: &PartitionRun| admitted.get(run.partition).next.since(run.first).min(u64::from(run.count));
+    block.runs().iter().map(covered).sum()
+}
+
+/// The HLC of the record after the `covered` leading ones, if exactly those are covered.
+fn first_uncovered(block: &Block, covered: u64, queue: &Queue) -> Option<Hlc> {
+    let mut next: BTreeMap<PartitionId, Offset> =
+        block.runs().iter().map(|run| (run.partition, run.first)).collect();
+    for (leading, record) in (0_u64..).zip(block.records()) {
+        let record = record.ok()?;
+        let offset = next.get_mut(&record.partition)?;
+        if *offset >= queue.admitted.get(record.partition).next {
+            return (leading == covered).then_some(record.hlc);
+        }
+        *offset = offset.next();
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

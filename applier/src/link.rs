@@ -1,0 +1,281 @@
+//! One link, from the first frame to the last: the thin part around [`Session`]. One task each.
+
+use std::sync::Arc;
+
+use tidewire_core::error::ErrorKind;
+use tidewire_core::transport::marks::{encode_vector, encode_watermarks};
+use tidewire_core::transport::pages::Page;
+use tidewire_core::transport::wire::{self, Frame, frame::Body};
+use tidewire_core::transport::{Link, LinkReceiver, LinkSender};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::applier::{Applier, Input, View};
+use crate::hello::{Caller, PROTOCOL};
+use crate::latest::Follower;
+use crate::port::{Ending, Port};
+use crate::refusal::{Refusal, RefusalKind};
+use crate::server::Inner;
+use crate::session::{Event, Session, Standing, Terms};
+use crate::settings::{FAREWELL, HELLO_TIMEOUT, REPEAT_ACK};
+use crate::slot::Slot;
+
+/// A caller that may come in.
+pub(crate) struct Admission {
+    pub(crate) caller: Caller,
+    pub(crate) applier: Applier,
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) port: Arc<Port>,
+}
+
+/// Why a session is over.
+enum End {
+    /// This side has something to say.
+    Here(Ending),
+    /// The far side ended it, or the link broke: nobody listens any more.
+    There(String),
+}
+
+/// Serves a link until it ends. `stranger` is held until the caller has said who it is.
+pub(crate) async fn serve(mut link: Link, server: Arc<Inner>, stranger: impl Sized) {
+    let first = tokio::select! { biased;
+        () = server.stop.cancelled() => return,
+        first = timeout(HELLO_TIMEOUT, link.receiver.receive()) => first,
+    };
+    drop(stranger);
+    let admitted = match first {
+        Ok(Ok(Some(Frame { session: 0, body: Some(Body::Hello(hello)) }))) => server.admit(&hello),
+        Ok(Ok(Some(_))) => Err(Refusal::new(RefusalKind::Malformed, "a link begins with a hello")),
+        Ok(Ok(None) | Err(_)) | Err(_) => {
+            tracing::debug!(remote = link.remote, "link ended without a hello");
+            return;
+        }
+    };
+    let admission = match admitted {
+        Ok(admission) => admission,
+        Err(refusal) => {
+            tracing::warn!(remote = link.remote, %refusal, "link refused");
+            let frame = Frame::new(0, Body::Refusal(refusal.to_wire()));
+            return farewell(link.sender, link.receiver, vec![frame]).await;
+        }
+    };
+    let (slot, port) = (admission.slot.clone(), admission.port.clone());
+    open(link, admission, &server).await;
+    slot.leave(&port);
+}
+
+/// Makes the caller known to the tree, says where the tree stands, and runs the session.
+async fn open(link: Link, admission: Admission, server: &Inner) {
+    let Admission { caller, applier, slot, port } = admission;
+    let (tree, peer, session) = (&caller.tree, &caller.peer, port.number);
+    let enrolled = tokio::select! { biased;
+        () = server.stop.cancelled() => return,
+        enrolled = applier.target().enroll(peer, caller.incarnation) => enrolled,
+    };
+    let enrolled = enrolled.map_err(|error| {
+        let known_otherwise = error.kind() == ErrorKind::Conflict;
+        let kind = if known_otherwise { RefusalKind::Incarnation } else { RefusalKind::Unavailable };
+        Refusal::new(kind, error.to_string())
+    });
+    if let Err(refusal) = enrolled.and_then(|()| server.enter(&caller, &slot, &port)) {
+        tracing::warn!(%tree, %peer, %refusal, "link refused");
+        slot.refused(&refusal);
+        let frame = Frame::new(0, Body::Refusal(refusal.to_wire()));
+        return farewell(link.sender, link.receiver, vec![frame]).await;
+    }
+    let mut view = applier.view();
+    let now = view.get();
+    let credit = applier.credit(port.origin, &now).min(applier.settings().initial_credit_bytes);
+    let identity = applier.identity();
+    let welcome = wire::Welcome {
+        session: session.get(),
+        protocol: PROTOCOL.1,
+        cluster: identity.cluster.to_string(),
+        boot_id: server.config.boot.get(),
+        incarnation: identity.incarnation.get(),
+        watermarks: encode_watermarks(&now.progress.watermarks),
+        frontier: encode_vector(&now.progress.frontier),
+        credit_bytes: credit,
+    };
+    let terms = Terms {
+        me: identity.origin(),
+        peer: peer.clone(),
+        incarnation: caller.incarnation,
+        partitions: identity.partitions,
+    };
+    let said = Standing { credit, ..standing(&applier, &port, &now) };
+    let session = Session::new(session, terms, applier.settings(), said);
+    tracing::info!(%tree, %peer, session = %port.number, remote = link.remote, "link opened");
+    let stop = server.stop.clone();
+    let Link { sender, receiver, .. } = link;
+    let mut running =
+        Running { sender, receiver, applier, slot, port, session, view, stop, said_at: Instant::now() };
+    let end = match running.send(Frame::new(running.port.number.get(), Body::Welcome(welcome))).await {
+        Ok(()) => running.run().await,
+        Err(end) => end,
+    };
+    running.finish(end, &caller).await;
+}
+
+/// A session with its link.
+struct Running {
+    sender: Box<dyn LinkSender>,
+    receiver: Box<dyn LinkReceiver>,
+    applier: Applier,
+    slot: Arc<Slot>,
+    port: Arc<Port>,
+    session: Session,
+    view: Follower<Arc<View>>,
+    stop: CancellationToken,
+    /// When the last acknowledgement was sent.
+    said_at: Instant,
+}
+
+/// What was received and is not handed over yet: the link is not read before it is.
+#[derive(Default)]
+struct Pending {
+    page: Option<Page>,
+    input: Option<Input>,
+}
+
+const SHUTTING_DOWN: End = End::Here(Ending::Goodbye("shutting down"));
+
+impl Running {
+    async fn run(&mut self) -> End {
+        let mut pending = Pending::default();
+        loop {
+            let waits = pending.page.is_some() || pending.input.is_some();
+            tokio::select! { biased;
+                () = self.stop.cancelled() => return SHUTTING_DOWN,
+                ending = self.port.ended() => return End::Here(ending),
+                () = self.view.changed() => {
+                    if let Err(end) = self.acknowledge(false).await {
+                        return end;
+                    }
+                }
+                () = sleep_until(self.said_at + REPEAT_ACK), if self.applier.queued(self.port.origin) > 0 => {
+                    if let Err(end) = self.acknowledge(true).await {
+                        return end;
+                    }
+                }
+                taken = hand_over(&self.applier, &self.port, &mut pending), if waits => {
+                    if !taken {
+                        return SHUTTING_DOWN;
+                    }
+                }
+                frame = self.receiver.receive(), if !waits => match frame {
+                    Ok(Some(frame)) => match self.take(frame) {
+                        Ok(next) => pending = next,
+                        Err(end) => return end,
+                    },
+                    Ok(None) => return End::There("the peer ended the link".into()),
+                    Err(error) => return End::There(error.to_string()),
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<Pending, End> {
+        let target = self.applier.target();
+        let event = self.session.receive(frame, &|hlc| target.excess_skew(hlc)).map_err(|refusal| {
+            if refusal.kind == RefusalKind::OwnOrigin {
+                self.applier.metrics(&self.port.peer).own_origin.inc();
+            }
+            End::Here(Ending::Refused(refusal))
+        })?;
+        match event {
+            Event::Nothing => Ok(Pending::default()),
+            Event::Goodbye(reason) => Err(End::There(reason)),
+            Event::Page(page) => {
+                self.slot.reaches(&page.through, true);
+                Ok(Pending { page: Some(page), input: None })
+            }
+            Event::Heartbeat(heartbeat) => {
+                self.slot.reaches(&heartbeat.tails, false);
+                self.slot.progress(&self.applier.view().get());
+                Ok(Pending { page: None, input: Some(Input::Heartbeat(heartbeat)) })
+            }
+        }
+    }
+
+    async fn acknowledge(&mut self, repeat: bool) -> Result<(), End> {
+        let view = self.view.get();
+        self.slot.progress(&view);
+        if view.closed {
+            return Err(SHUTTING_DOWN);
+        }
+        match self.session.acknowledge(standing(&self.applier, &self.port, &view), repeat) {
+            Some(ack) => {
+                self.said_at = Instant::now();
+                self.send(ack).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, frame: Frame) -> Result<(), End> {
+        tokio::select! { biased;
+            () = self.stop.cancelled() => Err(SHUTTING_DOWN),
+            ending = self.port.ended() => Err(End::Here(ending)),
+            sent = self.sender.send(frame) => sent.map_err(|error| End::There(error.to_string())),
+        }
+    }
+
+    async fn finish(mut self, end: End, caller: &Caller) {
+        let Caller { tree, peer, .. } = caller;
+        let session = self.port.number;
+        let last = match &end {
+            End::There(reason) => {
+                tracing::info!(%tree, %peer, %session, reason, "link ended");
+                // What it brought is whole pages in order: those in the inbox are still taken.
+                return;
+            }
+            End::Here(Ending::Goodbye(reason)) => {
+                tracing::info!(%tree, %peer, %session, reason, "link ended");
+                vec![self.session.goodbye(reason)]
+            }
+            End::Here(Ending::Refused(refusal)) => {
+                tracing::warn!(%tree, %peer, %session, %refusal, "link ended");
+                self.slot.refused(refusal);
+                let view = self.view.get();
+                self.session.refuse(refusal, standing(&self.applier, &self.port, &view))
+            }
+        };
+        farewell(self.sender, self.receiver, last).await;
+    }
+}
+
+fn standing<'a>(applier: &Applier, port: &Port, view: &'a View) -> Standing<'a> {
+    Standing {
+        marks: view.progress.watermarks.origin(port.origin),
+        frontier: &view.progress.frontier,
+        credit: applier.credit(port.origin, view),
+        held: view.waiting(port.origin).map_or(0, |waiting| waiting.bytes),
+    }
+}
+
+/// Hands over what is pending once there is room. Cancel-safe: what was not handed over is still pending. False: the
+/// applier has ended.
+async fn hand_over(applier: &Applier, port: &Arc<Port>, pending: &mut Pending) -> bool {
+    if let Some(page) = &pending.page {
+        let permit = applier.room(page).await;
+        pending.input = pending.page.take().map(|page| Input::Page(page, permit));
+    }
+    applier.submit(port, &mut pending.input).await
+}
+
+/// Says the last words and gives the far side a moment to read them and end its direction too.
+async fn farewell(mut sender: Box<dyn LinkSender>, mut receiver: Box<dyn LinkReceiver>, last: Vec<Frame>) {
+    let said = timeout(FAREWELL, async {
+        for frame in last {
+            sender.send(frame).await?;
+        }
+        Ok::<(), tidewire_core::error::LinkError>(())
+    });
+    if let Ok(Ok(())) = said.await {
+        sender.close().await;
+        let silence = async { while let Ok(Some(_)) = receiver.receive().await {} };
+        // A far side that goes on talking is cut off.
+        let _ended = timeout(FAREWELL, silence).await;
+    }
+}

@@ -1,0 +1,82 @@
+//! [`ApplierMetrics`]: what the receiving side counts. One per cluster, shared by its trees.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use tidewire_core::id::{ClusterId, TreeName};
+use tidewire_core::metrics::{Labels, Metrics};
+
+/// The families of the receiving side. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ApplierMetrics {
+    applied: Family<Labels, Counter>,
+    own_origin: Family<Labels, Counter>,
+    duplicates: Family<Labels, Counter>,
+    gaps: Family<Labels, Counter>,
+    two_copies: Family<Labels, Counter>,
+    held: Family<Labels, Gauge>,
+    frontier: Family<Labels, Gauge>,
+}
+
+/// The series of one origin in one tree.
+#[derive(Clone, Debug)]
+pub(crate) struct OriginMetrics {
+    /// Records written back, each dot once.
+    pub(crate) applied: Counter,
+    /// Pages of this cluster's own records that were refused.
+    pub(crate) own_origin: Counter,
+    /// Records that came again.
+    pub(crate) duplicates: Counter,
+    /// Pages and heartbeats refused because something before them is missing.
+    pub(crate) gaps: Counter,
+    /// Hellos refused because two processes speak as one cluster.
+    pub(crate) two_copies: Counter,
+    /// Bytes that wait for dependencies.
+    pub(crate) held: Gauge,
+}
+
+impl ApplierMetrics {
+    /// Registers the families. Once per registry.
+    pub fn new(metrics: &Metrics) -> Self {
+        Self {
+            applied: metrics
+                .counters("tidewire_applied_records", "Records of other clusters written back, each once"),
+            own_origin: metrics.counters(
+                "tidewire_own_origin_refused",
+                "Pages refused because they brought this cluster's own records",
+            ),
+            duplicates: metrics
+                .counters("tidewire_duplicate_records", "Records that came again and were dropped"),
+            gaps: metrics
+                .counters("tidewire_gap_refused", "Pages refused because something before them is missing"),
+            two_copies: metrics.counters(
+                "tidewire_two_copies_refused",
+                "Links refused because two processes speak as one cluster",
+            ),
+            held: metrics
+                .gauges("tidewire_held_bytes", "Bytes that wait for writes of other clusters they depend on"),
+            frontier: metrics
+                .gauges("tidewire_frontier_hlc_ms", "Up to which millisecond an origin is complete here"),
+        }
+    }
+
+    /// The series of an origin in a tree, at zero if they are new.
+    pub(crate) fn origin(&self, tree: &TreeName, origin: &ClusterId) -> OriginMetrics {
+        let labels: Labels = vec![("tree", tree.to_string()), ("origin", origin.to_string())];
+        drop(self.frontier.get_or_create(&labels));
+        OriginMetrics {
+            applied: self.applied.get_or_create(&labels).clone(),
+            own_origin: self.own_origin.get_or_create(&labels).clone(),
+            duplicates: self.duplicates.get_or_create(&labels).clone(),
+            gaps: self.gaps.get_or_create(&labels).clone(),
+            two_copies: self.two_copies.get_or_create(&labels).clone(),
+            held: self.held.get_or_create(&labels).clone(),
+        }
+    }
+
+    /// The frontier of an origin in a tree, this cluster included.
+    pub(crate) fn frontier(&self, tree: &TreeName, origin: &ClusterId) -> Gauge {
+        let labels: Labels = vec![("tree", tree.to_string()), ("origin", origin.to_string())];
+        self.frontier.get_or_create(&labels).clone()
+    }
+}

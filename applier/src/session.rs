@@ -1,0 +1,290 @@
+//! [`Session`]: one link after its Hello, as a state machine: frames in, pages and heartbeats out, acks on their way
+//! back. Pure.
+//!
+//! Whatever a frame claims is compared with what was agreed and with itself before anybody else sees it. The first thing
+//! that does not hold ends the session: an unbroken run of the origin's history is what makes coverage sound, so
+//! nothing is skipped.
+
+use std::time::Duration;
+
+use tidewire_core::causal::{OriginMarks, VersionVector};
+use tidewire_core::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId, SessionNumber};
+use tidewire_core::limits::MAX_GROUP_FRAMES;
+use tidewire_core::record::{Block, FormatError, Kind};
+use tidewire_core::transport::marks::{decode_offsets, encode_origin, encode_vector};
+use tidewire_core::transport::pages::{Assembler, Page};
+use tidewire_core::transport::wire::{self, Frame, frame::Body};
+
+use crate::refusal::{Refusal, RefusalKind};
+use crate::settings::Settings;
+
+/// What was agreed in Hello.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// This cluster, whose own records never come back.
+    pub(crate) me: OriginTag,
+    /// Who ships.
+    pub(crate) peer: ClusterId,
+    /// The incarnation of its log.
+    pub(crate) incarnation: Incarnation,
+    /// Partitions of the tree.
+    pub(crate) partitions: u16,
+}
+
+/// A promise without records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Heartbeat {
+    /// The incarnation of the origin's log.
+    pub(crate) incarnation: Incarnation,
+    /// Up to here the origin is complete with the tails.
+    pub(crate) closed: Hlc,
+    /// Where its records end.
+    pub(crate) tails: Vec<(PartitionId, Offset)>,
+}
+
+/// What a frame amounts to.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Nothing to do: part of a page, or a frame of another session.
+    Nothing,
+    /// A whole page, checked.
+    Page(Page),
+    /// A promise, checked.
+    Heartbeat(Heartbeat),
+    /// The far side ends the session.
+    Goodbye(String),
+}
+
+/// What an acknowledgement is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing<'a> {
+    /// What is applied of the peer's origin.
+    pub(crate) marks: Option<&'a OriginMarks>,
+    /// What is applied of all.
+    pub(crate) frontier: &'a VersionVector,
+    /// What the peer may send.
+    pub(crate) credit: u64,
+    /// What waits for dependencies.
+    pub(crate) held: u64,
+}
+
+/// One link after its Hello.
+#[derive(Debug)]
+pub(crate) struct Session {
+    number: SessionNumber,
+    terms: Terms,
+    origin: OriginTag,
+    max_record_bytes: usize,
+    assembler: Assembler,
+    said_marks: Option<OriginMarks>,
+    said_frontier: VersionVector,
+    said_room: (u64, u64),
+}
+
+/// How far an HLC is ahead of the wall clock, if that is too far.
+type Skew<'a> = &'a dyn Fn(Hlc) -> Option<Duration>;
+
+impl Session {
+    /// A session that has said in its Welcome where it stands.
+    pub(crate) fn new(number: SessionNumber, terms: Terms, settings: &Settings, said: Standing<'_>) -> Self {
+        Self {
+            number,
+            origin: terms.peer.tag(),
+            max_record_bytes: settings.max_record_bytes,
+            assembler: Assembler::new(terms.partitions, settings.max_page_bytes),
+            said_marks: said.marks.cloned(),
+            said_frontier: said.frontier.clone(),
+            said_room: (said.credit, said.held),
+            terms,
+        }
+    }
+
+    /// Takes a frame.
+    ///
+    /// # Errors
+    /// The first thing that does not hold; the session is over then.
+    pub(crate) fn receive(&mut self, frame: Frame, skew: Skew<'_>) -> Result<Event, Refusal> {
+        if frame.session != self.number.get() {
+            return Ok(Event::Nothing);
+        }
+        match frame.body {
+            Some(Body::Page(part)) => {
+                let id = PageId::new(part.page_id);
+                self.receive_part(part, skew).map_err(|refusal| refusal.of_page(id))
+            }
+            Some(Body::Heartbeat(heartbeat)) => self.receive_heartbeat(&heartbeat, skew),
+            Some(Body::Goodbye(goodbye)) => Ok(Event::Goodbye(goodbye.reason)),
+            _ => Err(malformed("a shipper sends nothing but pages, heartbeats and goodbye after its hello")),
+        }
+    }
+
+    fn receive_part(&mut self, part: wire::Page, skew: Skew<'_>) -> Result<Event, Refusal> {
+        self.check_origin(part.origin, part.incarnation)?;
+        let page = self.assembler.push(part).map_err(malformed)?;
+        let Some(page) = page else { return Ok(Event::Nothing) };
+        self.check_range(&page)?;
+        let mut closed = Hlc::ZERO;
+        for group in &page.groups {
+            if group.blocks.len() > MAX_GROUP_FRAMES {
+                return Err(malformed("a group has more blocks than can be"));
+            }
+            let mut last = closed.next();
+            for block in &group.blocks {
+                self.check_block(block)?;
+                if block.first_hlc() < last {
+                    return Err(malformed("groups or blocks of a page are not in the order of their clock"));
+                }
+                last = block.last_hlc();
+            }
+            if group.closed < last {
+                return Err(malformed("a group promises less than it holds"));
+            }
+            closed = group.closed;
+        }
+        self.check_skew(closed, skew)?;
+        Ok(Event::Page(page))
+    }
+
+    fn receive_heartbeat(&mut self, heartbeat: &wire::Heartbeat, skew: Skew<'_>) -> Result<Event, Refusal> {
+        self.check_origin(heartbeat.origin, heartbeat.incarnation)?;
+        if self.assembler.is_midway() {
+            return Err(malformed("a heartbeat between the parts of a page"));
+        }
+        let closed = Hlc::new(heartbeat.closed);
+        self.check_skew(closed, skew)?;
+        let tails = decode_offsets(&heartbeat.tails, self.terms.partitions).map_err(malformed)?;
+        Ok(Event::Heartbeat(Heartbeat { incarnation: self.terms.incarnation, closed, tails }))
+    }
+
+    fn check_origin(&self, origin: u64, incarnation: u64) -> Result<(), Refusal> {
+        let (origin, incarnation) = (OriginTag::new(origin), Incarnation::new(incarnation));
+        let Terms { me, peer, incarnation: agreed, .. } = &self.terms;
+        if origin == *me {
+            let detail = format!(
+                "{peer} sent this cluster's own records back: it must not forward them to their origin"
+            );
+            return Err(Refusal::new(RefusalKind::OwnOrigin, detail));
+        }
+        if origin != self.origin {
+            let detail = format!("{peer} sent records of origin {origin}: this link is for its own alone");
+            return Err(Refusal::new(RefusalKind::Malformed, detail));
+        }
+        if incarnation != *agreed {
+            let detail =
+                format!("{peer} said hello for incarnation {agreed} of its log and sent {incarnation}");
+            return Err(Refusal::new(RefusalKind::Incarnation, detail));
+        }
+        Ok(())
+    }
+
+    /// Blocks lie inside the range of their page and never go back. Offsets between them are covered by the range.
+    fn check_range(&self, page: &Page) -> Result<(), Refusal> {
+        let mut reached = page.after.clone();
+        for run in page.blocks().flat_map(Block::runs) {
+            match reached.iter_mut().find(|(partition, _)| *partition == run.partition) {
+                Some((_, at)) if run.first >= *at => *at = run.end(),
+                _ => return Err(malformed("a page's blocks go back, or begin before its range")),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_block(&self, block: &Block) -> Result<(), Refusal> {
+        let peer = &self.terms.peer;
+        block.verify(self.terms.incarnation).map_err(|error| match error {
+            FormatError::Checksum(_) => {
+                let detail = format!(
+                    "{error}: damaged on the way, or in the log of {peer}; verify that log if this repeats"
+                );
+                Refusal::new(RefusalKind::Checksum, detail)
+            }
+            other => malformed(other),
+        })?;
+        block.check(self.terms.partitions).map_err(malformed)?;
+        for record in block.records() {
+            let record = record.map_err(malformed)?;
+            if !matches!(record.kind, Kind::Set | Kind::Delete) {
+                return Err(malformed("a record of a kind that is never shipped in this version"));
+            }
+            let parts = [Some(record.key), record.end_key, record.extended, Some(record.value)];
+            let bytes: usize = parts.into_iter().flatten().map(<[u8]>::len).sum();
+            if bytes > self.max_record_bytes {
+                let detail = format!(
+                    "a record of {bytes} bytes from {peer}, at most {} are taken: raise max_record_bytes here",
+                    self.max_record_bytes
+                );
+                return Err(Refusal::new(RefusalKind::TooLarge, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// The promise is at or above every record before it, so it alone is compared with the clock.
+    fn check_skew(&self, closed: Hlc, skew: Skew<'_>) -> Result<(), Refusal> {
+        let Some(ahead) = skew(closed) else { return Ok(()) };
+        let detail = format!(
+            "the clock of {} is {} ms ahead of this cluster's, more than is accepted: synchronise both clocks",
+            self.terms.peer,
+            ahead.as_millis()
+        );
+        Err(Refusal::new(RefusalKind::ClockSkew, detail))
+    }
+
+    /// The acknowledgement that says what has changed since the last one, if anything has or it is to be repeated.
+    pub(crate) fn acknowledge(&mut self, now: Standing<'_>, repeat: bool) -> Option<Frame> {
+        let room = (now.credit, now.held);
+        let watermarks = match now.marks {
+            Some(marks) if self.said_marks.as_ref() != Some(marks) => vec![encode_origin(self.origin, marks)],
+            _ => Vec::new(),
+        };
+        let risen: VersionVector =
+            now.frontier.iter().filter(|(origin, hlc)| *hlc > self.said_frontier.get(*origin)).collect();
+        if watermarks.is_empty() && risen.is_empty() && room == self.said_room && !repeat {
+            return None;
+        }
+        self.said_marks = now.marks.cloned();
+        self.said_frontier.join(&risen);
+        self.said_room = room;
+        Some(self.frame(Body::Ack(wire::Ack {
+            watermarks,
+            frontier: encode_vector(&risen),
+            credit_bytes: now.credit,
+            held_bytes: now.held,
+            refused: None,
+        })))
+    }
+
+    /// What is said when a session ends by a refusal: where the peer can go on, which page it was, and why.
+    pub(crate) fn refuse(&self, refusal: &Refusal, now: Standing<'_>) -> Vec<Frame> {
+        let page = refusal.to_page_wire().map(|refused| {
+            self.frame(Body::Ack(wire::Ack {
+                watermarks: now.marks.map(|marks| encode_origin(self.origin, marks)).into_iter().collect(),
+                frontier: encode_vector(now.frontier),
+                credit_bytes: 0,
+                held_bytes: now.held,
+                refused: Some(refused),
+            }))
+        });
+        page.into_iter().chain([self.frame(Body::Refusal(refusal.to_wire()))]).collect()
+    }
+
+    /// The last frame of an orderly end.
+    pub(crate) fn goodbye(&self, reason: &str) -> Frame {
+        self.frame(Body::Goodbye(wire::Goodbye { reason: reason.to_owned() }))
+    }
+
+    fn frame(&self, body: Body) -> Frame {
+        Frame::new(self.number.get(), body)
+    }
+}
+
+fn malformed(what: impl std::fmt::Display) -> Refusal {
+    Refusal::new(
+        RefusalKind::Malformed,
+        format!("{what}: upgrade the older of the two clusters, or report it"),
+    )
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -1,0 +1,156 @@
+//! [`Slot`]: what is known of one peer and one tree, over all its sessions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidewire_core::id::{BootId, ClusterId, Offset, PartitionId};
+use tokio::time::Instant;
+
+use crate::applier::{Applier, View};
+use crate::boots::{Arrival, Boots};
+use crate::port::{Ending, Port};
+use crate::refusal::{Refusal, RefusalKind};
+use crate::status::{ReceiveLag, ReceiveState, ReceiveStatus, WaitsFor};
+
+#[derive(Debug)]
+struct State {
+    boots: Boots,
+    live: Option<Arc<Port>>,
+    refused: Option<Refusal>,
+    /// Where the peer's records are known to end.
+    tails: BTreeMap<PartitionId, Offset>,
+    last_page: Option<Instant>,
+    /// When everything that was known was applied, or since when there is anything to know.
+    caught_up: Instant,
+}
+
+/// One peer and one tree.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    peer: ClusterId,
+    state: Mutex<State>,
+}
+
+impl Slot {
+    pub(crate) fn new(peer: ClusterId) -> Self {
+        let state = State {
+            boots: Boots::default(),
+            live: None,
+            refused: None,
+            tails: BTreeMap::new(),
+            last_page: None,
+            caught_up: Instant::now(),
+        };
+        Self { peer, state: Mutex::new(state) }
+    }
+
+    /// Lets a session in, in place of the one before it.
+    ///
+    /// # Errors
+    /// When two processes speak as the peer; then the session that was there ends too.
+    pub(crate) fn enter(&self, boot: BootId, port: &Arc<Port>) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        if state.boots.arrive(boot) == Arrival::TwoCopies {
+            let detail = format!(
+                "two processes speak as {0}: stop the copy, then remove peer {0} here and add it again",
+                self.peer
+            );
+            let refusal = Refusal::new(RefusalKind::TwoCopies, detail);
+            if let Some(other) = state.live.take() {
+                other.end(Ending::Refused(refusal.clone()));
+            }
+            return Err(refusal);
+        }
+        if let Some(before) = state.live.replace(port.clone()) {
+            before.end(Ending::Goodbye("replaced by a newer link"));
+        }
+        Ok(())
+    }
+
+    /// A session is over.
+    pub(crate) fn leave(&self, port: &Arc<Port>) {
+        let mut state = self.state.lock();
+        state.live.take_if(|live| Arc::ptr_eq(live, port));
+    }
+
+    /// Ends the session that is there.
+    pub(crate) fn end(&self, ending: Ending) {
+        if let Some(live) = self.state.lock().live.take() {
+            live.end(ending);
+        }
+    }
+
+    /// The peer was refused. Stays until something of it is taken.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        self.state.lock().refused = Some(refusal.clone());
+    }
+
+    /// The peer's records reach up to here: it sent them, or said so. Whatever was refused of it is forgiven.
+    pub(crate) fn reaches(&self, ends: &[(PartitionId, Offset)], by_page: bool) {
+        let mut state = self.state.lock();
+        state.refused = None;
+        if by_page {
+            state.last_page = Some(Instant::now());
+        }
+        for (partition, end) in ends {
+            let tail = state.tails.entry(*partition).or_default();
+            *tail = (*tail).max(*end);
+        }
+    }
+
+    /// Something was applied, or heard.
+    pub(crate) fn progress(&self, view: &View) {
+        let mut state = self.state.lock();
+        if state.behind(&self.peer, view) == 0 {
+            state.caught_up = Instant::now();
+        }
+    }
+
+    pub(crate) fn status(&self, applier: &Applier) -> ReceiveStatus {
+        let view = applier.view().get();
+        let origin = self.peer.tag();
+        let state = self.state.lock();
+        let entries = state.behind(&self.peer, &view);
+        let bytes = applier.queued(origin);
+        let waits_for = view.waiting(origin).map(|waiting| WaitsFor {
+            origin: applier.name(waiting.on),
+            hlc: waiting.until.to_string(),
+            seconds: waiting.since.elapsed().as_secs_f64(),
+            bytes: waiting.bytes,
+        });
+        let (state_name, reason) = match (&state.refused, &state.live, &view.stalled, &waits_for) {
+            (Some(refusal), ..) => (ReceiveState::Refused, Some(refusal.to_string())),
+            (_, None, ..) => (ReceiveState::Connecting, Some(format!("{} has no link to here", self.peer))),
+            (_, _, Some(stalled), _) => (ReceiveState::Waiting, Some(stalled.to_string())),
+            (_, _, _, Some(WaitsFor { origin, hlc, seconds, bytes })) => {
+                let reason =
+                    format!("{bytes} bytes wait for writes of {origin} up to {hlc}, for {seconds:.1} s");
+                (ReceiveState::Waiting, Some(reason))
+            }
+            _ if entries > 0 => (ReceiveState::Streaming, None),
+            _ => (ReceiveState::CaughtUp, None),
+        };
+        let caught_up = entries == 0 && state.live.is_some();
+        let seconds = if caught_up { 0.0 } else { state.caught_up.elapsed().as_secs_f64() };
+        ReceiveStatus {
+            id: self.peer.to_string(),
+            tree: applier.identity().tree.to_string(),
+            direction: "receive",
+            state: state_name,
+            reason,
+            lag: ReceiveLag { entries, bytes, seconds },
+            waits_for,
+            last_page_seconds: state.last_page.map(|at| at.elapsed().as_secs_f64()),
+        }
+    }
+}
+
+impl State {
+    /// Records that the peer is known to have and that are not applied.
+    fn behind(&self, peer: &ClusterId, view: &View) -> u64 {
+        let marks = view.progress.watermarks.origin(peer.tag());
+        let applied = |partition| marks.map_or(Offset::ZERO, |marks| marks.get(partition).next);
+        self.tails.iter().map(|(partition, tail)| tail.since(applied(*partition))).sum()
+    }
+}

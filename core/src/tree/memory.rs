@@ -1,0 +1,188 @@
+//! [`MemTarget`]: an [`ApplyTarget`] in memory, for tests, that checks every duty of its caller and fails on demand.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::identity::{Consistency, TreeIdentity};
+use super::target::{Applied, ApplyTarget, Progress, ReadyGroup};
+use crate::error::{Error, ErrorKind};
+use crate::id::{ClusterId, Dot, Hlc, Incarnation, Offset, OriginTag, PartitionId};
+use crate::record::Block;
+
+#[derive(Debug, Default)]
+struct State {
+    progress: Progress,
+    known: BTreeMap<OriginTag, (ClusterId, Incarnation)>,
+    applied: Vec<Dot>,
+    calls: Vec<usize>,
+    violations: Vec<String>,
+    failures: u32,
+    stopping: bool,
+    wall: Option<(u64, Duration)>,
+}
+
+/// A tree in memory that only remembers what was applied.
+#[derive(Debug)]
+pub struct MemTarget {
+    identity: TreeIdentity,
+    state: Mutex<State>,
+    open: watch::Sender<bool>,
+}
+
+impl MemTarget {
+    /// An empty tree. It takes everything at once and has no wall clock.
+    pub fn new(identity: TreeIdentity) -> Self {
+        Self { identity, state: Mutex::default(), open: watch::Sender::new(true) }
+    }
+
+    /// The next calls of `apply` fail, that many times.
+    pub fn fail_next(&self, times: u32) {
+        self.state.lock().failures = times;
+    }
+
+    /// From now on calls of `apply` wait, or go on again.
+    pub fn hang(&self, hang: bool) {
+        self.open.send_replace(!hang);
+    }
+
+    /// From now on nothing is taken: the cluster is stopping.
+    pub fn shut_down(&self) {
+        self.state.lock().stopping = true;
+    }
+
+    /// Sets the wall clock, in milliseconds, and how far a remote HLC may be ahead of it.
+    pub fn set_wall(&self, millis: u64, accepted: Duration) {
+        self.state.lock().wall = Some((millis, accepted));
+    }
+
+    /// A write of this cluster itself is applied.
+    pub fn write_own(&self, hlc: Hlc) {
+        self.state.lock().progress.frontier.raise(self.identity.origin(), hlc);
+    }
+
+    /// Every record that was applied, in order.
+    pub fn applied(&self) -> Vec<Dot> {
+        self.state.lock().applied.clone()
+    }
+
+    /// How many groups each call of `apply` that succeeded brought.
+    pub fn calls(&self) -> Vec<usize> {
+        self.state.lock().calls.clone()
+    }
+
+    /// Which duties the caller broke.
+    pub fn violations(&self) -> Vec<String> {
+        self.state.lock().violations.clone()
+    }
+}
+
+impl State {
+    fn take(&mut self, identity: &TreeIdentity, group: &ReadyGroup) {
+        let ReadyGroup { origin, incarnation, closed, blocks } = group;
+        if *origin == identity.origin() {
+            self.violations.push("own records came back".into());
+        }
+        if self.known.get(origin).map(|(_, known)| known) != Some(incarnation) {
+            self.violations.push(format!("origin {origin} was not enrolled with incarnation {incarnation}"));
+        }
+        for (block, skip) in blocks {
+            if identity.consistency == Consistency::Causal
+                && let Some((on, until)) = self.progress.frontier.first_missing(&block.deps())
+                && on != *origin
+            {
+                self.violations.push(format!("a group of {origin} came before {until} of {on}"));
+            }
+            self.take_block(identity, *incarnation, block, *skip);
+        }
+        if !self.progress.frontier.raise(*origin, *closed) {
+            self.violations.push(format!("a group of {origin} does not move its frontier"));
+        }
+    }
+
+    fn take_block(&mut self, identity: &TreeIdentity, incarnation: Incarnation, block: &Block, skip: u16) {
+        let origin = block.origin();
+        let reached = self.progress.frontier.get(origin);
+        let marks = self.progress.watermarks.origin_mut(origin, incarnation, identity.partitions);
+        let mut next: BTreeMap<PartitionId, Offset> =
+            block.runs().iter().map(|run| (run.partition, run.first)).collect();
+        for (index, record) in block.records().enumerate() {
+            let Ok(record) = record else {
+                self.violations.push("a record cannot be read".into());
+                return;
+            };
+            let Some(at) = next.get_mut(&record.partition) else {
+                self.violations.push("a record of a partition that is not in the block's table".into());
+                return;
+            };
+            let offset = *at;
+            *at = offset.next();
+            let covered = offset < marks.get(record.partition).next;
+            if covered != (index < usize::from(skip)) {
+                self.violations.push(format!("offset {offset} of {origin}: covered {covered}, skip {skip}"));
+            }
+            if covered {
+                continue;
+            }
+            if record.hlc <= reached {
+                self.violations
+                    .push(format!("a record of {origin} at {} below its frontier {reached}", record.hlc));
+            }
+            marks.advance(record.partition, offset.next(), record.hlc);
+            self.applied.push(Dot { origin, incarnation, partition: record.partition, offset });
+        }
+    }
+}
+
+#[async_trait]
+impl ApplyTarget for MemTarget {
+    fn identity(&self) -> TreeIdentity {
+        self.identity.clone()
+    }
+
+    fn progress(&self) -> Progress {
+        self.state.lock().progress.clone()
+    }
+
+    fn excess_skew(&self, remote: Hlc) -> Option<Duration> {
+        let (wall, accepted) = self.state.lock().wall?;
+        let ahead = Duration::from_millis(remote.millis().saturating_sub(wall));
+        (ahead > accepted).then_some(ahead)
+    }
+
+    async fn enroll(&self, origin: &ClusterId, incarnation: Incarnation) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let known = state.known.entry(origin.tag()).or_insert_with(|| (origin.clone(), incarnation));
+        if *known == (origin.clone(), incarnation) {
+            return Ok(());
+        }
+        let detail = format!("{origin} is known with incarnation {}, not {incarnation}", known.1);
+        Err(Error::new(ErrorKind::Conflict, detail))
+    }
+
+    async fn apply(&self, groups: Vec<ReadyGroup>) -> Result<Applied, Error> {
+        let opened = self.open.subscribe().wait_for(|open| *open).await.is_ok();
+        assert!(opened, "the switch lives as long as the target");
+        let mut state = self.state.lock();
+        if state.stopping {
+            return Err(Error::shutting_down());
+        }
+        if state.failures > 0 {
+            state.failures -= 1;
+            return Err(Error::new(ErrorKind::Unavailable, "the disk is full, on purpose"));
+        }
+        let before = state.applied.len();
+        for group in &groups {
+            state.take(&self.identity, group);
+        }
+        state.calls.push(groups.len());
+        Ok(Applied { records: (state.applied.len() - before) as u64 })
+    }
+
+    fn advance(&self, origin: OriginTag, closed: Hlc) {
+        self.state.lock().progress.frontier.raise(origin, closed);
+    }
+}

@@ -1,0 +1,152 @@
+//! [`ShipError`]: why a session with a peer ended, and what follows from it.
+
+use std::time::Duration;
+
+use tidewire_core::causal::Watermark;
+use tidewire_core::error::{Error, LinkError, LinkErrorKind, SinkError, SinkErrorKind};
+use tidewire_core::id::{ClusterId, Incarnation, Lsn, PartitionId};
+
+use crate::status::ShipperState;
+
+/// Refusals that pass by themselves, so they are no reason to call a peer unwilling.
+const PASSING: [&str; 4] = ["gap", "unavailable", "busy", "shutting_down"];
+
+/// Why a session ended or never began. The source of the [`SinkError`] that ends the run.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ShipError {
+    /// This log was restored from an older copy: the peer holds more of it, or something else, than is here. Nothing is
+    /// sent, for it would be dropped as known or contradict what is there.
+    #[error(
+        "this log went back: in partition {partition} {peer} holds {} records up to HLC {}, here are {} up to HLC {}. \
+         Stop this cluster and put back the newest copy of its data directory. If there is none, retire this cluster's id \
+         on its peers and start this site under a new id with an empty directory, so that the peers feed it. Delete \
+         nothing on the peers: they hold writes that are lost here",
+        held.next, held.hlc, here.next, here.hlc
+    )]
+    LogWentBack {
+        /// Who holds more.
+        peer: ClusterId,
+        /// Where that shows.
+        partition: PartitionId,
+        /// What the peer holds there.
+        held: Watermark,
+        /// What is here.
+        here: Watermark,
+    },
+    /// The peer holds writes of this cluster that belong to another log than the one here.
+    #[error(
+        "{peer} holds writes of incarnation {held} of this cluster's log, here is incarnation {here}: the log was created \
+         anew under the old name. Stop this cluster and put back the newest copy of its data directory. If there is none, \
+         retire this cluster's id on its peers and start this site under a new id. Delete nothing on the peers"
+    )]
+    IncarnationChanged {
+        /// Who holds them.
+        peer: ClusterId,
+        /// The incarnation that it knows.
+        held: Incarnation,
+        /// The incarnation of the log here.
+        here: Incarnation,
+    },
+    /// The log no longer holds what the peer needs next.
+    #[error(
+        "{peer} needs records that the log here no longer holds, it begins at {lowest}: the peer must be seeded from a \
+         snapshot, which this version cannot do yet"
+    )]
+    FellOff {
+        /// Who needs them.
+        peer: ClusterId,
+        /// The lowest position that is retained.
+        lowest: Lsn,
+    },
+    /// Somebody else answered.
+    #[error("meant to call {meant}, but {found:?} answered: correct the url of the peer")]
+    WrongPeer {
+        /// Whom the configuration names.
+        meant: ClusterId,
+        /// Who answered, by its own words.
+        found: String,
+    },
+    /// The peer does not take what it is offered.
+    #[error("{peer} refused ({kind}): {detail}")]
+    Refused {
+        /// Who.
+        peer: ClusterId,
+        /// The kind of refusal, as the protocol names it.
+        kind: String,
+        /// The peer's words.
+        detail: String,
+        /// Whether the same may work later though nobody changes anything.
+        retry: bool,
+    },
+    /// The peer acknowledged nothing while pages were in flight.
+    #[error("{peer} has acknowledged nothing for {} s while pages were on their way", silence.as_secs())]
+    Silent {
+        /// Who.
+        peer: ClusterId,
+        /// For how long.
+        silence: Duration,
+    },
+    /// The peer ended the session in order, or the stream ended.
+    #[error("{peer} ended the session: {reason}")]
+    Ended {
+        /// Who.
+        peer: ClusterId,
+        /// The peer's words.
+        reason: String,
+    },
+    /// The link failed, or the far side broke the protocol.
+    #[error("link to {peer}: {error}")]
+    Link {
+        /// Who should be there.
+        peer: ClusterId,
+        /// What happened.
+        error: LinkError,
+    },
+    /// The log here could not be read.
+    #[error("the log cannot be read: {0}")]
+    Log(#[from] Error),
+}
+
+impl ShipError {
+    /// A refusal of a page, whose kind alone says what follows.
+    pub(crate) fn refused_page(peer: &ClusterId, kind: String, detail: String) -> Self {
+        let retry = PASSING.contains(&kind.as_str());
+        Self::Refused { peer: peer.clone(), kind, detail, retry }
+    }
+
+    pub(crate) fn protocol(peer: &ClusterId, what: impl Into<String>) -> Self {
+        Self::Link { peer: peer.clone(), error: LinkError::new(LinkErrorKind::Protocol, what) }
+    }
+
+    /// What the shipper shows until a session is open again.
+    pub(crate) fn state(&self) -> ShipperState {
+        match self {
+            Self::FellOff { .. } => ShipperState::FellOff,
+            Self::LogWentBack { .. } | Self::IncarnationChanged { .. } | Self::WrongPeer { .. } => {
+                ShipperState::Refused
+            }
+            Self::Refused { kind, .. } if !PASSING.contains(&kind.as_str()) => ShipperState::Refused,
+            _ => ShipperState::Connecting,
+        }
+    }
+
+    /// How the pump takes it: a halt is tried again slowly, the rest with growing waits.
+    pub(crate) fn sink_kind(&self) -> SinkErrorKind {
+        match self {
+            Self::LogWentBack { .. }
+            | Self::IncarnationChanged { .. }
+            | Self::FellOff { .. }
+            | Self::WrongPeer { .. }
+            | Self::Refused { retry: false, .. } => SinkErrorKind::Config,
+            Self::Link { error, .. } if error.kind() == LinkErrorKind::Config => SinkErrorKind::Config,
+            Self::Refused { .. } | Self::Link { .. } => SinkErrorKind::Destination,
+            Self::Silent { .. } | Self::Ended { .. } | Self::Log(_) => SinkErrorKind::Transient,
+        }
+    }
+}
+
+impl From<ShipError> for SinkError {
+    fn from(error: ShipError) -> Self {
+        Self::new(error.sink_kind(), "nothing is shipped now").with_source(error)
+    }
+}

@@ -1,0 +1,182 @@
+//! [`Ledger`]: which pages are in flight, and what an acknowledgement makes durable. Pure.
+//!
+//! Only a contiguous prefix counts: a page is durable when the peer covers its range and that of every page before it.
+
+use std::collections::VecDeque;
+
+use tidewire_core::causal::OriginMarks;
+use tidewire_core::feed::Cursor;
+use tidewire_core::id::{Hlc, Offset, PartitionId};
+
+/// A page that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    /// Bytes of its blocks.
+    pub(crate) bytes: u64,
+    /// Whether it counts as small.
+    pub(crate) small: bool,
+    /// What the peer covers once it has the page.
+    pub(crate) through: Vec<(PartitionId, Offset)>,
+    /// Where the log goes on after it, and after everything behind it that is not sent.
+    pub(crate) cursor_after: Cursor,
+    /// The HLC of its first record.
+    pub(crate) first_hlc: Hlc,
+}
+
+/// Pages in flight, over what the peer covers.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    sent: VecDeque<Sent>,
+    bytes: u64,
+    peer: OriginMarks,
+    durable: Cursor,
+}
+
+impl Ledger {
+    /// Nothing in flight to a peer that covers `peer`, which is everything before `durable`.
+    pub(crate) fn new(peer: OriginMarks, durable: Cursor) -> Self {
+        Self { sent: VecDeque::new(), bytes: 0, peer, durable }
+    }
+
+    /// Notes a page that is sent now.
+    pub(crate) fn push(&mut self, page: Sent) {
+        self.bytes += page.bytes;
+        self.sent.push_back(page);
+        self.settle();
+    }
+
+    /// Notes a stretch of the log up to `cursor` of which nothing is sent.
+    pub(crate) fn pass(&mut self, cursor: Cursor) {
+        match self.sent.back_mut() {
+            Some(last) => last.cursor_after = cursor,
+            None => self.durable = cursor,
+        }
+    }
+
+    /// Takes over what the peer says it covers.
+    pub(crate) fn advance(&mut self, said: &OriginMarks) {
+        for (partition, mark) in said.iter() {
+            self.peer.advance(partition, mark.next, mark.hlc);
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let Self { sent, bytes, peer, durable } = self;
+        let covered =
+            |page: &Sent| page.through.iter().all(|(partition, end)| peer.get(*partition).next >= *end);
+        while let Some(page) = sent.front().filter(|page| covered(page)) {
+            *durable = page.cursor_after;
+            *bytes -= page.bytes;
+            sent.pop_front();
+        }
+    }
+
+    /// Everything before this is durable at the peer, or of no interest to it.
+    pub(crate) fn durable(&self) -> Cursor {
+        self.durable
+    }
+
+    /// What the peer covers.
+    pub(crate) fn peer(&self) -> &OriginMarks {
+        &self.peer
+    }
+
+    /// Bytes in flight.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether nothing is in flight.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// How many small pages are in flight.
+    pub(crate) fn small(&self) -> usize {
+        self.sent.iter().filter(|page| page.small).count()
+    }
+
+    /// The HLC of the oldest record in flight.
+    pub(crate) fn oldest(&self) -> Option<Hlc> {
+        self.sent.front().map(|page| page.first_hlc)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tidewire_core::id::{Incarnation, Lsn};
+
+    use super::*;
+
+    const PARTITIONS: u16 = 3;
+
+    fn at(lsn: u64) -> Cursor {
+        Cursor { incarnation: Incarnation::new(1), lsn: Lsn::new(lsn) }
+    }
+
+    fn marks(ends: [u64; PARTITIONS as usize]) -> OriginMarks {
+        let mut marks = OriginMarks::new(Incarnation::new(1), PARTITIONS);
+        for (partition, end) in (0..).zip(ends) {
+            marks.advance(PartitionId::new(partition), Offset::new(end), Hlc::ZERO);
+        }
+        marks
+    }
+
+    proptest! {
+        /// Pages of random partitions; acknowledgements that are early, late, repeated and out of order.
+        #[test]
+        fn f09_durable_is_the_end_of_the_pages_before_the_first_hole(
+            steps in proptest::collection::vec((0..PARTITIONS, 1_u64..4, any::<[u64; 3]>(), any::<bool>()), 1..60),
+        ) {
+            let mut ledger = Ledger::new(marks([0; 3]), at(0));
+            let (mut ends, mut covered, mut lsn) = ([0_u64; 3], [0_u64; 3], 0);
+            // What each page needs covered, and where the log goes on after it.
+            let mut pages: Vec<(usize, u64, u64)> = Vec::new();
+            for (partition, records, ack, passes) in steps {
+                let index = usize::from(partition);
+                ends[index] += records;
+                lsn += records;
+                ledger.push(Sent {
+                    bytes: records,
+                    small: true,
+                    through: vec![(PartitionId::new(partition), Offset::new(ends[index]))],
+                    cursor_after: at(lsn),
+                    first_hlc: Hlc::new(lsn),
+                });
+                pages.push((index, ends[index], lsn));
+                if passes {
+                    lsn += 1;
+                    ledger.pass(at(lsn));
+                    pages.last_mut().unwrap().2 = lsn;
+                }
+                let said = std::array::from_fn(|i| ack[i] % (ends[i] + 2));
+                ledger.advance(&marks(said));
+                covered = std::array::from_fn(|i| covered[i].max(said[i]));
+                let hole = pages.iter().position(|(index, end, _)| covered[*index] < *end).unwrap_or(pages.len());
+                let durable = hole.checked_sub(1).map_or(0, |last| pages[last].2);
+                prop_assert_eq!(ledger.durable(), at(durable));
+                prop_assert_eq!(ledger.is_empty(), hole == pages.len());
+                prop_assert_eq!(ledger.small(), pages.len() - hole);
+            }
+            ledger.advance(&marks(ends));
+            prop_assert_eq!((ledger.durable(), ledger.bytes()), (at(lsn), 0));
+        }
+    }
+
+    #[test]
+    fn f06_a_stretch_of_which_nothing_is_sent_moves_the_cursor() {
+        let mut ledger = Ledger::new(marks([0; 3]), at(0));
+        ledger.pass(at(500));
+        assert_eq!(ledger.durable(), at(500));
+    }
+
+    #[test]
+    fn a_page_that_the_peer_covers_already_is_durable_when_it_is_sent() {
+        let mut ledger = Ledger::new(marks([9, 0, 0]), at(0));
+        let through = vec![(PartitionId::new(0), Offset::new(9))];
+        ledger.push(Sent { bytes: 5, small: true, through, cursor_after: at(7), first_hlc: Hlc::ZERO });
+        assert_eq!((ledger.durable(), ledger.is_empty()), (at(7), true));
+    }
+}

@@ -1,0 +1,61 @@
+//! [`ShipperMetrics`]: what the sending side counts. One per cluster, shared by its shippers.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use tidewire_core::id::{ClusterId, TreeName};
+use tidewire_core::metrics::{Labels, Metrics};
+
+/// The families of the sending side. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ShipperMetrics {
+    records: Family<Labels, Counter>,
+    bytes: Family<Labels, Counter>,
+    lag_entries: Family<Labels, Gauge>,
+    lag_bytes: Family<Labels, Gauge>,
+    lag_seconds: Family<Labels, Gauge>,
+}
+
+/// The series of one tree and peer.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerMetrics {
+    pub(crate) records: Counter,
+    pub(crate) bytes: Counter,
+    pub(crate) lag_entries: Gauge,
+    pub(crate) lag_bytes: Gauge,
+    pub(crate) lag_seconds: Gauge,
+}
+
+impl ShipperMetrics {
+    /// Registers the families. Once per registry.
+    pub fn new(metrics: &Metrics) -> Self {
+        Self {
+            records: metrics
+                .counters("tidewire_shipped_records", "Records sent to a peer, each time they are sent"),
+            bytes: metrics.counters(
+                "tidewire_shipped_bytes",
+                "Bytes of blocks sent to a peer, each time they are sent",
+            ),
+            lag_entries: metrics
+                .gauges("tidewire_lag_entries", "Local records that a peer has not acknowledged yet"),
+            lag_bytes: metrics
+                .gauges("tidewire_lag_bytes", "Bytes of log that a peer has not acknowledged yet"),
+            lag_seconds: metrics.gauges(
+                "tidewire_lag_seconds",
+                "Age of the oldest record that a peer has not acknowledged yet",
+            ),
+        }
+    }
+
+    /// The series of a tree and a peer, at zero if they are new.
+    pub(crate) fn peer(&self, tree: &TreeName, peer: &ClusterId) -> PeerMetrics {
+        let labels: Labels = vec![("tree", tree.to_string()), ("peer", peer.to_string())];
+        PeerMetrics {
+            records: self.records.get_or_create(&labels).clone(),
+            bytes: self.bytes.get_or_create(&labels).clone(),
+            lag_entries: self.lag_entries.get_or_create(&labels).clone(),
+            lag_bytes: self.lag_bytes.get_or_create(&labels).clone(),
+            lag_seconds: self.lag_seconds.get_or_create(&labels).clone(),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! [`Shipper`]: the sink whose far end is a peer's applier. The I/O of a session, and nothing else.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tidewire_core::clock::WallClock;
+use tidewire_core::error::{LinkError, SinkError, SinkErrorKind};
+use tidewire_core::feed::{Batch, Cursor};
+use tidewire_core::id::{BootId, ClusterId};
+use tidewire_core::sink::{Sink, SinkContext};
+use tidewire_core::transport::{DialTarget, Link, LinkReceiver, Transport};
+use tidewire_core::tree::LogView;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::error::ShipError;
+use crate::handshake::{self, Welcomed};
+use crate::metrics::{PeerMetrics, ShipperMetrics};
+use crate::outbox::Outbox;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::status::StatusBoard;
+
+/// What a shipper is made of.
+#[derive(Clone)]
+pub struct ShipperConfig {
+    /// Whom to ship to.
+    pub peer: DialTarget,
+    /// This run of this cluster's process.
+    pub boot: BootId,
+    /// Every cluster whose writes the log may name, asked at each connect.
+    pub known_clusters: Arc<dyn Fn() -> Vec<ClusterId> + Send + Sync>,
+    /// How to reach the peer.
+    pub transport: Arc<dyn Transport>,
+    /// How to go about it.
+    pub settings: Settings,
+    /// This cluster's wall clock, for the lag in seconds.
+    pub wall: Arc<dyn WallClock>,
+    /// Where to count.
+    pub metrics: ShipperMetrics,
+}
+
+/// A session with its link.
+struct Live {
+    session: Session,
+    outbox: Outbox,
+    receiver: Box<dyn LinkReceiver>,
+    log: Arc<dyn LogView>,
+}
+
+/// Ships one tree to one peer.
+pub struct Shipper {
+    config: ShipperConfig,
+    board: Arc<StatusBoard>,
+    metrics: PeerMetrics,
+    live: Option<Live>,
+}
+
+impl Shipper {
+    /// A shipper of a log, not yet connected; `checkpoint` is what it had acknowledged when it last ran, for the lag
+    /// alone. [`spawn`](crate::spawn) does this.
+    pub fn new(config: ShipperConfig, log: Arc<dyn LogView>, checkpoint: Option<Cursor>) -> Self {
+        let metrics = config.metrics.peer(&log.identity().tree, &config.peer.peer);
+        let board = StatusBoard::new(log, config.wall.clone(), metrics.clone(), checkpoint);
+        Self { board: Arc::new(board), metrics, config, live: None }
+    }
+
+    pub(crate) fn board(&self) -> Arc<StatusBoard> {
+        self.board.clone()
+    }
+
+    fn peer(&self) -> &ClusterId {
+        &self.config.peer.peer
+    }
+
+    /// Ends the session and shows why.
+    fn fail(&mut self, error: ShipError) -> SinkError {
+        self.live = None;
+        self.board.failed(&error);
+        error.into()
+    }
+
+    /// Dials, and speaks until a session is open.
+    async fn connect(&mut self, log: &Arc<dyn LogView>) -> Result<Cursor, ShipError> {
+        let (me, peer) = (log.identity(), self.peer().clone());
+        let link_error = |error: LinkError| ShipError::Link { peer: peer.clone(), error };
+        let mut link = self.config.transport.dial(&self.config.peer).await.map_err(link_error)?;
+        let hello = handshake::hello(&me, self.config.boot, &(self.config.known_clusters)());
+        let Settings { welcome_timeout, .. } = self.config.settings;
+        let answer = timeout(welcome_timeout, async {
+            link.sender.send(hello).await?;
+            link.receiver.receive().await
+        });
+        let answer = match answer.await {
+            Ok(answer) => answer.map_err(link_error)?,
+            Err(_) => return Err(ShipError::Silent { peer, silence: welcome_timeout }),
+        };
+        let ended = || ShipError::Ended { peer: peer.clone(), reason: "no answer to hello".to_owned() };
+        let welcomed = handshake::answer(answer.ok_or_else(ended)?, &peer, &me)?;
+        let from = handshake::start(log.locate(welcomed.marks.as_ref()).await?, &peer)?;
+        self.open(link, welcomed, from, log);
+        Ok(from)
+    }
+
+    fn open(&mut self, link: Link, welcomed: Welcomed, from: Cursor, log: &Arc<dyn LogView>) {
+        let (me, peer) = (log.identity(), self.peer().clone());
+        tracing::info!(tree = %me.tree, %peer, session = %welcomed.session, lsn = %from.lsn, "shipping");
+        let settings = self.config.settings.clone();
+        let session = Session::new(peer, me, welcomed, from, settings, Instant::now());
+        self.board.opened(session.ledger().peer().clone(), from);
+        self.live = Some(Live {
+            session,
+            outbox: Outbox::new(link.sender),
+            receiver: link.receiver,
+            log: log.clone(),
+        });
+    }
+
+    fn live(&mut self) -> Result<&mut Live, SinkError> {
+        self.live.as_mut().ok_or_else(|| SinkError::new(SinkErrorKind::Transient, "there is no session"))
+    }
+
+    /// Puts on its way what may leave now.
+    fn flush(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        while let Some(page) = live.session.next_page(Instant::now()) {
+            self.metrics.records.inc_by(page.records);
+            self.metrics.bytes.inc_by(page.bytes);
+            page.frames.into_iter().for_each(|frame| live.outbox.push(frame));
+        }
+        // Heartbeats do not pile up behind a link that takes nothing.
+        if live.outbox.is_empty() {
+            live.session.next_heartbeat().into_iter().for_each(|frame| live.outbox.push(frame));
+        }
+    }
+
+    fn show(&self) {
+        if let Some(Live { session, .. }) = &self.live {
+            let ledger = session.ledger();
+            self.board.moved(ledger.peer(), ledger.durable(), session.oldest(), session.waits());
+        }
+    }
+
+    /// Waits for the next thing that happens on the link, and acts on it. Cancel-safe.
+    async fn step(&mut self) -> Result<(), SinkError> {
+        let peer = self.peer().clone();
+        let live = self.live()?;
+        let Live { session, outbox, receiver, .. } = live;
+        let deadline = session.deadline();
+        let link_error = |error: LinkError| ShipError::Link { peer: peer.clone(), error };
+        let happened = tokio::select! { biased;
+            frame = receiver.receive() => match frame {
+                Ok(Some(frame)) => session.receive(frame, Instant::now()),
+                Ok(None) => Err(ShipError::Ended { peer: peer.clone(), reason: "the stream ended".to_owned() }),
+                Err(error) => Err(link_error(error)),
+            },
+            sent = outbox.drive(), if !outbox.is_empty() => sent.map(|()| false).map_err(link_error),
+            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                session.on_time(Instant::now()).map(|()| false)
+            }
+        };
+        match happened {
+            Ok(acknowledged) => {
+                if acknowledged {
+                    self.board.heard(Instant::now());
+                }
+                self.flush();
+                self.show();
+                Ok(())
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+}
+
+#[async_trait]
+impl Sink for Shipper {
+    async fn resume(&mut self, ctx: &SinkContext) -> Result<Option<Cursor>, SinkError> {
+        self.live = None;
+        match self.connect(&ctx.log).await {
+            Ok(from) => Ok(Some(from)),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    async fn write(&mut self, batch: Batch) -> Result<(), SinkError> {
+        for (count, group) in (1..).zip(batch.groups()) {
+            while !self.live()?.session.has_room(group) {
+                self.flush();
+                if self.live()?.session.has_room(group) {
+                    break;
+                }
+                self.step().await?;
+            }
+            let now = Instant::now();
+            self.live()?.session.offer(group, batch.cursor_after(count), now);
+        }
+        self.flush();
+        if let Some(resolved) = batch.resolved() {
+            let live = self.live()?;
+            let tail_bytes = live.log.bytes_after(live.session.ledger().durable().lsn);
+            live.session.promise(resolved.clone(), tail_bytes);
+            self.flush();
+        }
+        self.show();
+        Ok(())
+    }
+
+    async fn durable(&mut self) -> Result<Cursor, SinkError> {
+        loop {
+            if let Some(cursor) = self.live()?.session.take_durable() {
+                return Ok(cursor);
+            }
+            self.step().await?;
+        }
+    }
+
+    async fn sync(&mut self) -> Result<Cursor, SinkError> {
+        self.live()?.session.set_flushing(true);
+        self.flush();
+        while self.live()?.session.has_backlog() {
+            self.step().await?;
+        }
+        let session = &mut self.live()?.session;
+        session.set_flushing(false);
+        session.take_durable();
+        Ok(session.ledger().durable())
+    }
+
+    async fn close(&mut self) -> Result<(), SinkError> {
+        self.board.closed();
+        let Some(mut live) = self.live.take() else { return Ok(()) };
+        live.outbox.push(live.session.goodbye("the shipper stops"));
+        live.outbox.close().await.map_err(|error| {
+            SinkError::new(SinkErrorKind::Transient, "goodbye could not be said").with_source(error)
+        })
+    }
+}

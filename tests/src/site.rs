@@ -1,0 +1,144 @@
+//! [`Site`]: one simulated cluster that can be killed and started again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidewire::config::TreeConfig;
+use tidewire::{Cluster, ClusterConfig, Peer, Tree};
+use tidewire_core::disk::{DiskFaults, FaultyDisk, MemDisk};
+use tidewire_core::error::Error;
+use tidewire_core::id::ClusterId;
+use tidewire_core::limits::Limits;
+use tidewire_core::meta::MemMeta;
+use tidewire_core::random::Random;
+use tidewire_core::transport::MemNetwork;
+
+use crate::clock::SimClock;
+
+/// The tree that simulations replicate.
+pub(crate) const TREE: &str = "t";
+
+/// One cluster of a simulation.
+pub struct Site {
+    id: ClusterId,
+    network: MemNetwork,
+    random: Random,
+    limits: Limits,
+    partitions: u16,
+    /// Its wall clock.
+    pub clock: SimClock,
+    /// Faults of its disk.
+    pub faults: DiskFaults,
+    disk: MemDisk,
+    meta: MemMeta,
+    peers: Vec<ClusterId>,
+    cluster: Option<Cluster>,
+    tree: Arc<Mutex<Option<Tree>>>,
+}
+
+impl Site {
+    /// A site that has never been started.
+    pub fn new(name: &str, network: &MemNetwork, clock: SimClock, random: Random, limits: Limits) -> Self {
+        Self {
+            id: ClusterId::new(name).expect("a valid name"),
+            network: network.clone(),
+            faults: DiskFaults::from_seed(random.next_u64()),
+            random,
+            limits,
+            partitions: 4,
+            clock,
+            disk: MemDisk::new(),
+            meta: MemMeta::new(),
+            peers: Vec::new(),
+            cluster: None,
+            tree: Arc::default(),
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &ClusterId {
+        &self.id
+    }
+
+    /// Sends to another site and takes from it, from the next start.
+    pub fn connect(&mut self, other: &ClusterId) {
+        self.peers.push(other.clone());
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it cannot open its files.
+    pub async fn start(&mut self) -> Result<(), Error> {
+        assert!(self.cluster.is_none(), "a site runs once");
+        let mut config = ClusterConfig::new(self.id.as_str(), format!("/data/{}", self.id));
+        config.trees = vec![TreeConfig { partitions: self.partitions, ..TreeConfig::new(TREE) }];
+        let cluster = Cluster::builder(config)
+            .disk(Arc::new(FaultyDisk::over_memory(self.disk.clone(), self.faults.clone())))
+            .meta(Arc::new(self.meta.clone()))
+            .wall(Arc::new(self.clock.clone()))
+            .transport(Arc::new(self.network.endpoint(&self.id)))
+            .random(self.random.fork())
+            .limits(self.limits.clone())
+            .simulated(Duration::from_millis(3))
+            .open()
+            .await?;
+        for peer in &self.peers {
+            cluster.add_peer(Peer::new(peer.as_str(), format!("mem://{peer}"))).await?;
+        }
+        *self.tree.lock() = Some(cluster.tree(TREE).await?);
+        self.cluster = Some(cluster);
+        Ok(())
+    }
+
+    /// Kills it as a loss of power would: links break, what was not synced may be lost, nothing is said to anybody.
+    pub async fn crash(&mut self) {
+        self.network.kill(&self.id);
+        self.tree.lock().take();
+        self.disk = self.disk.crash(self.random.next_u64());
+        self.meta = self.meta.crash();
+        if let Some(cluster) = self.cluster.take() {
+            cluster.abort().await;
+        }
+    }
+
+    /// Stops it in order.
+    pub async fn stop(&mut self) {
+        self.tree.lock().take();
+        if let Some(cluster) = self.cluster.take() {
+            cluster.shutdown().await.expect("a clean stop");
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_up(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The running cluster.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// A copy of its files as they are, to be put back later.
+    pub fn backup(&self) -> (MemDisk, MemMeta) {
+        (self.disk.copy(), self.meta.copy())
+    }
+
+    /// Puts back a copy of its files. Only while it is down.
+    pub fn restore(&mut self, backup: (MemDisk, MemMeta)) {
+        assert!(self.cluster.is_none(), "files are put back while the site is down");
+        (self.disk, self.meta) = backup;
+    }
+
+    /// The tree, while the site runs; shared with the writers.
+    pub fn tree(&self) -> Option<Tree> {
+        self.tree.lock().clone()
+    }
+
+    /// Where writers look for the tree.
+    pub(crate) fn slot(&self) -> Arc<Mutex<Option<Tree>>> {
+        self.tree.clone()
+    }
+}

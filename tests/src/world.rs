@@ -1,0 +1,236 @@
+//! [`World`]: sites, the network between them, faults from a seed, and the final demand.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tidewire_core::limits::Limits;
+use tidewire_core::random::Random;
+use tidewire_core::transport::MemNetwork;
+use tokio::time::Instant;
+
+use crate::clock::SimClock;
+use crate::site::Site;
+use crate::workload::{Acknowledged, Workload};
+
+/// What a run does.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How many sites, each connected to each.
+    pub sites: usize,
+    /// Writers on each site.
+    pub writers: u32,
+    /// Keys that they share.
+    pub keys: u64,
+    /// How long they write, in virtual time.
+    pub duration: Duration,
+    /// Faults: about one every so often; none at zero.
+    pub fault_every: Duration,
+}
+
+/// A simulation.
+pub struct World {
+    /// The seed of everything in it.
+    pub seed: u64,
+    /// The source of its randomness.
+    pub random: Random,
+    /// The links.
+    pub network: MemNetwork,
+    /// The sites.
+    pub sites: Vec<Site>,
+    /// What happened, in order.
+    pub trace: Vec<String>,
+    /// How many faults of each kind: cut, kill, clock, disk.
+    pub faults: [u32; 4],
+    began: Instant,
+}
+
+impl World {
+    /// Sites `a`, `b`, ... each connected to each, not started. Call it inside a runtime with paused time.
+    pub fn new(seed: u64, sites: usize) -> Self {
+        let random = Random::from_seed(seed);
+        let network = MemNetwork::new(&random);
+        let began = Instant::now();
+        let names: Vec<String> = ('a'..='z').take(sites).map(String::from).collect();
+        let site = |name: &String| {
+            let clock = SimClock::new(began, i64::try_from(random.below(400)).expect("small") - 200);
+            Site::new(name, &network, clock, random.fork(), Limits::tiny())
+        };
+        let mut made: Vec<Site> = names.iter().map(site).collect();
+        let ids: Vec<_> = made.iter().map(|site| site.id().clone()).collect();
+        for site in &mut made {
+            for other in ids.iter().filter(|other| **other != *site.id()).cloned().collect::<Vec<_>>() {
+                site.connect(&other);
+            }
+        }
+        Self { seed, random, network, sites: made, trace: Vec::new(), faults: [0; 4], began }
+    }
+
+    /// Starts every site that is down.
+    pub async fn start_all(&mut self) {
+        for at in 0..self.sites.len() {
+            if !self.sites[at].is_up() {
+                self.start(at).await;
+            }
+        }
+    }
+
+    /// Starts a site; files that a crash left must always open.
+    pub async fn start(&mut self, at: usize) {
+        let seed = self.seed;
+        let site = &mut self.sites[at];
+        if let Err(error) = site.start().await {
+            panic!("seed {seed}: site {} does not start: {error}", site.id());
+        }
+        self.note(format!("start {at}"));
+    }
+
+    /// Runs a plan: faults and writers, then everything healed, then the demands.
+    pub async fn run(&mut self, plan: &Plan) -> u64 {
+        self.start_all().await;
+        let workload = Workload::start(&self.sites, plan.writers, plan.keys, &self.random);
+        let end = Instant::now() + plan.duration;
+        while Instant::now() < end {
+            let pause = if plan.fault_every.is_zero() { plan.duration } else { plan.fault_every };
+            tokio::time::sleep(pause.mul_f64(0.5 + self.random.below(1_000) as f64 / 1_000.0)).await;
+            if !plan.fault_every.is_zero() {
+                self.fault().await;
+            }
+            self.observe();
+        }
+        let (acknowledged, writes) = workload.stop().await;
+        self.heal().await;
+        self.demand_convergence(Duration::from_secs(120)).await;
+        self.demand_acknowledged(&acknowledged);
+        writes
+    }
+
+    async fn fault(&mut self) {
+        let at = usize::try_from(self.random.below(self.sites.len() as u64)).expect("few sites");
+        let other = (at + 1 + usize::try_from(self.random.below(self.sites.len() as u64 - 1)).expect("few"))
+            % self.sites.len();
+        let (here, there) = (self.sites[at].id().clone(), self.sites[other].id().clone());
+        let kind = self.random.below(10);
+        self.note(format!("fault {kind} {here} {there}"));
+        match kind {
+            0 | 1 => {
+                self.faults[0] += 1;
+                self.network.cut(&here, &there);
+            }
+            2 => {
+                self.faults[0] += 1;
+                self.network.cut_one_way(&here, &there);
+            }
+            3 => self.network.heal(&here, &there),
+            4 => self.network.break_links(&here, &there),
+            5 => {
+                self.faults[2] += 1;
+                let offset = i64::try_from(self.random.below(4_000)).expect("small") - 2_000;
+                self.sites[at].clock.set_offset(offset);
+            }
+            6 => {
+                self.faults[3] += 1;
+                use tidewire_core::disk::DiskOperation::{Sync, Write};
+                let operation = if self.random.chance(0.5) { Sync } else { Write };
+                self.sites[at].faults.fail_nth(operation, 1 + self.random.below(5));
+            }
+            _ if self.sites[at].is_up() => {
+                self.faults[1] += 1;
+                self.sites[at].crash().await;
+            }
+            _ => {
+                self.sites[at].faults.heal();
+                self.start(at).await;
+            }
+        }
+    }
+
+    /// Ends every fault and starts what is down.
+    pub async fn heal(&mut self) {
+        self.network.heal_all();
+        for site in &self.sites {
+            site.faults.heal();
+            site.clock.set_offset(0);
+        }
+        self.start_all().await;
+    }
+
+    /// Waits until every site holds the same state and covers the same, and fails when that takes too long.
+    pub async fn demand_convergence(&mut self, patience: Duration) {
+        let end = Instant::now() + patience;
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if self.agree() {
+                self.observe();
+                return;
+            }
+            assert!(Instant::now() < end, "seed {}: no convergence: {}", self.seed, self.account());
+        }
+    }
+
+    /// Whether every site holds the same state, and every link says that nothing is left to send.
+    pub fn agree(&self) -> bool {
+        let trees: Vec<_> = self.sites.iter().filter_map(Site::tree).collect();
+        let digests: Vec<_> =
+            trees.iter().map(|tree| (tree.digest().digest, tree.digest().entries)).collect();
+        let quiet = self
+            .sites
+            .iter()
+            .filter_map(Site::cluster)
+            .all(|cluster| cluster.status().peers.iter().all(|peer| peer.lag.entries == 0));
+        trees.len() == self.sites.len() && quiet && digests.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    /// Fails when an acknowledged write is neither there nor overwritten by a greater one.
+    pub fn demand_acknowledged(&self, acknowledged: &Acknowledged) {
+        let tree = self.sites[0].tree().expect("everything runs");
+        let rows: std::collections::BTreeMap<_, _> =
+            tree.scan(b"", None, usize::MAX).into_iter().map(|row| (row.key, row.version)).collect();
+        for (key, version) in acknowledged {
+            // A missing row may be a later delete; what was acknowledged as a set and never deleted is checked by value.
+            if let Some(here) = rows.get(key.as_bytes()) {
+                assert!(here >= version, "seed {}: {key} is older than what was acknowledged", self.seed);
+            }
+        }
+        for pair in 0..64 {
+            let half = |name: &str| {
+                tree.get(format!("pair-{pair}-{name}")).map(|value| (value.value, value.version))
+            };
+            assert_eq!(half("a"), half("b"), "seed {}: half of a batch", self.seed);
+        }
+    }
+
+    /// Adds what every site holds to the trace.
+    pub fn observe(&mut self) {
+        let mut line = String::new();
+        for site in &self.sites {
+            match site.tree() {
+                Some(tree) => {
+                    let digest = tree.digest();
+                    let frontier: Vec<_> = digest.frontier.iter().map(|(_, hlc)| hlc.get()).collect();
+                    let _ = write!(line, "[{:x} {} {frontier:?}]", digest.digest, tree.size().log.next);
+                }
+                None => line.push_str("[down]"),
+            }
+        }
+        self.note(line);
+    }
+
+    fn note(&mut self, what: String) {
+        self.trace.push(format!("{} {what}", self.began.elapsed().as_micros()));
+    }
+
+    /// What every site says about itself, for a failing test.
+    pub fn account(&self) -> String {
+        let mut text = String::new();
+        for site in &self.sites {
+            let _ = write!(text, "\n{}:", site.id());
+            if let (Some(cluster), Some(tree)) = (site.cluster(), site.tree()) {
+                let _ = write!(text, " {:?} failing {:?}", tree.digest(), tree.failure());
+                for peer in cluster.status().peers {
+                    let _ = write!(text, "\n  {peer:?}");
+                }
+            }
+        }
+        text
+    }
+}

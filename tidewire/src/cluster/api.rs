@@ -1,0 +1,40 @@
+//! The cluster as its HTTP API sees it.
+
+use tidewire_core::id::ClusterId;
+use tidewire_core::metrics::Metrics;
+use tidewire_core::tree::Tree;
+use tokio_util::sync::CancellationToken;
+
+use super::handle::Cluster;
+use crate::http::Site;
+use crate::status::Status;
+
+impl Site for Cluster {
+    fn id(&self) -> &ClusterId {
+        Self::id(self)
+    }
+
+    fn find_tree(&self, name: &str) -> Option<Tree> {
+        Self::find_tree(self, name)
+    }
+
+    fn trees(&self) -> Vec<Tree> {
+        Self::trees(self)
+    }
+
+    fn status(&self) -> Status {
+        Self::status(self)
+    }
+
+    fn metrics(&self) -> &Metrics {
+        Self::metrics(self)
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        Self::readiness(self)
+    }
+
+    fn stop_token(&self) -> CancellationToken {
+        Self::stop_token(self)
+    }
+}

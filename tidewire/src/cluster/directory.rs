@@ -1,0 +1,91 @@
+//! The data directory: one process at a time, a version that is known, one cluster for ever.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidewire_core::disk::{DirLock, Disk, OpenMode, read_whole, write_atomically};
+use tidewire_core::error::{Error, ErrorKind};
+use tidewire_core::id::ClusterId;
+use tidewire_core::meta::{MetaChange, MetaStore};
+
+/// The layout that this program writes.
+const VERSION: &str = "1";
+
+/// An open data directory.
+pub(super) struct Directory {
+    pub(super) root: PathBuf,
+    /// Held as long as the directory is used.
+    _lock: DirLock,
+}
+
+fn io(what: &str, path: &Path, error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("data_dir {}: {what}", path.display())).with_source(error)
+}
+
+impl Directory {
+    /// Creates it if it is not there, locks it and checks its version.
+    pub(super) fn open(disk: &Arc<dyn Disk>, root: &Path) -> Result<Self, Error> {
+        disk.create_dir_all(root)
+            .map_err(|error| io("cannot be created; check path and rights", root, error))?;
+        let lock = disk.lock(&root.join("LOCK")).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "data_dir {} is in use by another process; stop that one, or give this cluster a directory of its own",
+                    root.display()
+                ),
+            ),
+            _ => io("cannot be locked", root, error),
+        })?;
+        let path = root.join("VERSION");
+        if disk.exists(&path).map_err(|error| io("VERSION cannot be read", root, error))? {
+            let found = read_whole(disk.as_ref(), &path)
+                .map_err(|error| io("VERSION cannot be read", root, error))?;
+            let found = String::from_utf8_lossy(&found).trim().to_owned();
+            if found != VERSION {
+                return Err(Error::new(
+                    ErrorKind::Refused,
+                    format!(
+                        "data_dir {} has layout {found}, this program knows layout {VERSION}; use the Tidewire that wrote it",
+                        root.display()
+                    ),
+                ));
+            }
+        } else {
+            write_atomically(disk.as_ref(), &path, format!("{VERSION}\n").as_bytes())
+                .map_err(|error| io("VERSION cannot be written", root, error))?;
+        }
+        Ok(Self { root: root.to_owned(), _lock: lock })
+    }
+
+    /// The directory of a tree.
+    pub(super) fn tree(&self, name: &str) -> PathBuf {
+        self.root.join("trees").join(name)
+    }
+
+    /// Names of the trees that have files here.
+    pub(super) fn trees_on_disk(&self, disk: &Arc<dyn Disk>) -> Vec<String> {
+        let manifest = |name: &String| self.tree(name).join("wal").join("MANIFEST");
+        let names = disk.list(&self.root.join("trees")).unwrap_or_default();
+        names.into_iter().filter(|name| disk.open(&manifest(name), OpenMode::Read).is_ok()).collect()
+    }
+}
+
+/// Pins the cluster's name in the metadata, or compares it with the one that is pinned.
+pub(super) async fn pin_cluster(meta: &Arc<dyn MetaStore>, id: &ClusterId) -> Result<(), Error> {
+    const KEY: &str = "cluster/id";
+    match meta.get(KEY).await? {
+        Some(pinned) if pinned == id.as_str() => Ok(()),
+        Some(pinned) => Err(Error::new(
+            ErrorKind::Refused,
+            format!(
+                "data_dir belongs to cluster {}, the configuration says {id}; a cluster's id never changes: set it back, or use another data_dir",
+                String::from_utf8_lossy(&pinned)
+            ),
+        )),
+        None => Ok(meta
+            .commit(vec![MetaChange::put(KEY, Bytes::copy_from_slice(id.as_str().as_bytes()))])
+            .await?),
+    }
+}

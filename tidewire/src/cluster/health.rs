@@ -1,0 +1,85 @@
+//! What a cluster says about itself: [`Status`], and whether it is ready.
+
+use tidewire_core::tree::Tree;
+
+use super::handle::Cluster;
+use crate::status::{Health, HealthState, ListenStatus, LogStatus, PeerState, Status, TreeStatus};
+
+impl Cluster {
+    /// Everything at one moment.
+    pub fn status(&self) -> Status {
+        let peers = self.0.links.status();
+        Status {
+            cluster: self.id().to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot: format!("{:016x}", self.boot().get()),
+            uptime_seconds: self.0.started.elapsed().as_secs(),
+            listen: ListenStatus { http: None, replication: self.replication_address() },
+            health: self.health(),
+            trees: self.trees().iter().map(|tree| self.tree_status(tree)).collect(),
+            peers,
+            sinks: Vec::new(),
+        }
+    }
+
+    /// Whether it takes writes and everything works; if not, one reason for each thing that is wrong.
+    ///
+    /// # Errors
+    /// The reasons.
+    pub fn readiness(&self) -> Result<(), Vec<String>> {
+        let mut reasons = self.failures();
+        if self.stop_token().is_cancelled() || self.0.links.is_stopping() {
+            reasons.insert(0, "shutting down".to_owned());
+        }
+        if reasons.is_empty() { Ok(()) } else { Err(reasons) }
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let logs = self.trees().into_iter().filter_map(|tree| {
+            let failure = tree.failure()?;
+            Some(format!("tree {}: {failure}", tree.identity().tree))
+        });
+        let panics =
+            self.0.tasks.panics().into_iter().map(|panic| format!("a part panicked: {panic}; restart"));
+        logs.chain(panics).collect()
+    }
+
+    fn health(&self) -> Health {
+        let failures = self.failures();
+        let state = if !failures.is_empty() { HealthState::Failing } else { HealthState::Ok };
+        let refused = self.0.links.status().into_iter().filter(|peer| peer.state == PeerState::Refused);
+        let refusals = refused.map(|peer| {
+            format!(
+                "peer {} ({}): {}",
+                peer.id,
+                peer.tree,
+                peer.reason.unwrap_or_else(|| "refused".to_owned())
+            )
+        });
+        let reasons: Vec<String> = failures.into_iter().chain(refusals).collect();
+        let state =
+            if state == HealthState::Ok && !reasons.is_empty() { HealthState::Degraded } else { state };
+        Health { state, reasons }
+    }
+
+    fn tree_status(&self, tree: &Tree) -> TreeStatus {
+        let size = tree.size();
+        let frontier = tree.frontier();
+        TreeStatus {
+            name: tree.identity().tree.to_string(),
+            partitions: tree.identity().partitions,
+            entries: size.entries,
+            frontier: frontier
+                .iter()
+                .map(|(origin, hlc)| (tree.origin_name(origin), hlc.to_string()))
+                .collect(),
+            log: LogStatus {
+                first: size.log.first.to_string(),
+                next: size.log.next.to_string(),
+                retained_bytes: size.log.retained_bytes,
+                physical_bytes: size.log.physical_bytes,
+                pinned_by: self.0.links.slowest(tree),
+            },
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! [`Links`]: the exchange with other clusters, both ways.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidewire_applier::{Applier, ApplierMetrics, ReceiveState, ReceiveStatus, Server, ServerConfig};
+use tidewire_core::clock::WallClock;
+use tidewire_core::error::{Error, ErrorKind};
+use tidewire_core::id::{BootId, ClusterId, TreeName};
+use tidewire_core::limits::Limits;
+use tidewire_core::metrics::Metrics;
+use tidewire_core::random::Random;
+use tidewire_core::tasks::Tasks;
+use tidewire_core::transport::{DialTarget, Transport};
+use tidewire_core::tree::{LogView, Tree};
+use tidewire_shipper::{ShipperConfig, ShipperHandle, ShipperMetrics, ShipperState, ShipperStatus};
+
+use crate::config::Peer;
+use crate::status::{Direction, Lag, PeerState, PeerStatus, PinnedBy};
+
+/// How long a stopping cluster waits for peers to acknowledge what they have not yet.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct State {
+    peers: BTreeMap<ClusterId, Peer>,
+    trees: BTreeMap<TreeName, (Tree, Applier)>,
+    shippers: BTreeMap<(ClusterId, TreeName), ShipperHandle>,
+}
+
+/// The links of a cluster.
+pub(super) struct Links {
+    id: ClusterId,
+    boot: BootId,
+    transport: Option<Arc<dyn Transport>>,
+    wall: Arc<dyn WallClock>,
+    shipper_metrics: ShipperMetrics,
+    applier_metrics: ApplierMetrics,
+    server: Mutex<Option<Server>>,
+    state: Mutex<State>,
+    stopping: AtomicBool,
+}
+
+impl Links {
+    pub(super) fn new(
+        id: &ClusterId,
+        boot: BootId,
+        transport: Option<Arc<dyn Transport>>,
+        wall: Arc<dyn WallClock>,
+        metrics: &Metrics,
+    ) -> Self {
+        Self {
+            id: id.clone(),
+            boot,
+            transport,
+            wall,
+            shipper_metrics: ShipperMetrics::new(metrics),
+            applier_metrics: ApplierMetrics::new(metrics),
+            server: Mutex::default(),
+            state: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Starts to take links. Nobody is let in before a peer is allowed and a tree is enrolled.
+    pub(super) async fn listen(&self, tasks: &Tasks) -> Result<(), Error> {
+        let Some(transport) = &self.transport else { return Ok(()) };
+        let listener = transport.listen().await?;
+        let config = ServerConfig { cluster: self.id.clone(), boot: self.boot };
+        *self.server.lock() = Some(Server::spawn(tasks, listener, config));
+        Ok(())
+    }
+
+    /// Where peers dial this cluster.
+    pub(super) fn address(&self) -> Option<String> {
+        self.server.lock().as_ref().map(|server| server.address().to_owned())
+    }
+
+    /// Starts the applier of a tree, once.
+    pub(super) fn enroll_tree(&self, tasks: &Tasks, tree: &Tree, limits: &Limits) -> Result<(), Error> {
+        let name = tree.identity().tree.clone();
+        let mut state = self.state.lock();
+        if state.trees.contains_key(&name) {
+            return Ok(());
+        }
+        let settings = tidewire_applier::Settings {
+            max_record_bytes: limits.max_record_bytes,
+            ..tidewire_applier::Settings::default()
+        };
+        let applier = Applier::spawn(tasks, Arc::new(tree.clone()), settings, &self.applier_metrics)?;
+        if let Some(server) = &*self.server.lock() {
+            server.enroll_tree(applier.clone());
+        }
+        state.trees.insert(name, (tree.clone(), applier));
+        Ok(())
+    }
+
+    /// Lets a peer in.
+    pub(super) fn allow(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.peers.contains_key(id) {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!("peer {id} is there already; remove it first"),
+            ));
+        }
+        let trees: Result<Vec<TreeName>, Error> = peer.trees.iter().map(TreeName::new).collect();
+        let trees = trees?;
+        if let Some(server) = &*self.server.lock() {
+            server.allow(id, (!trees.is_empty()).then(|| trees.into_iter().collect()));
+        }
+        state.peers.insert(id.clone(), peer);
+        Ok(())
+    }
+
+    /// Starts the shippers that are missing: one for each peer that is sent to, and tree.
+    pub(super) fn connect(&self, tasks: &Tasks, random: &Random) -> Result<(), Error> {
+        let Some(transport) = &self.transport else { return Ok(()) };
+        let mut state = self.state.lock();
+        let State { peers, trees, shippers } = &mut *state;
+        let mut known: Vec<ClusterId> = peers.keys().cloned().collect();
+        known.push(self.id.clone());
+        for (id, peer) in peers.iter().filter(|(_, peer)| peer.send) {
+            let Some(url) = &peer.url else {
+                let said = format!("peer {id} has no url to send to; give one, or set send = false");
+                return Err(Error::new(ErrorKind::Invalid, said));
+            };
+            let wanted = |name: &TreeName| {
+                peer.trees.is_empty() || peer.trees.iter().any(|tree| tree == name.as_str())
+            };
+            for (name, (tree, _)) in trees.iter().filter(|(name, _)| wanted(name)) {
+                let place = (id.clone(), name.clone());
+                if shippers.contains_key(&place) {
+                    continue;
+                }
+                let known = known.clone();
+                let config = ShipperConfig {
+                    peer: DialTarget { peer: id.clone(), url: url.clone() },
+                    boot: self.boot,
+                    known_clusters: Arc::new(move || known.clone()),
+                    transport: transport.clone(),
+                    settings: tidewire_shipper::Settings::default(),
+                    wall: self.wall.clone(),
+                    metrics: self.shipper_metrics.clone(),
+                };
+                let log = Arc::new(tree.clone());
+                let shipper =
+                    tidewire_shipper::spawn(tasks, config, log, random.fork(), None, Arc::new(|_| {}));
+                shippers.insert(place, shipper);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the exchange with a peer.
+    pub(super) async fn remove(&self, id: &ClusterId) -> Result<(), Error> {
+        let ended: Vec<ShipperHandle> = {
+            let mut state = self.state.lock();
+            if state.peers.remove(id).is_none() {
+                return Err(Error::new(ErrorKind::NotFound, format!("there is no peer {id}")));
+            }
+            let places: Vec<_> = state.shippers.keys().filter(|(peer, _)| peer == id).cloned().collect();
+            places.iter().filter_map(|place| state.shippers.remove(place)).collect()
+        };
+        for shipper in ended {
+            shipper.stop().await;
+        }
+        let server = self.server.lock().clone();
+        if let Some(server) = server {
+            server.remove(id).await;
+        }
+        Ok(())
+    }
+
+    /// From now on the cluster is not ready.
+    pub(super) fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether stopping has begun.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Tells peers what they have not acknowledged yet, for a while, then says goodbye on every link.
+    pub(super) async fn stop(&self, budget: Duration) {
+        let shippers: Vec<ShipperHandle> = self.state.lock().shippers.values().cloned().collect();
+        let farewell = FAREWELL.min(budget);
+        let reachable = shippers.iter().map(|shipper| async move {
+            let connected =
+                matches!(shipper.status().state, ShipperState::Streaming | ShipperState::CaughtUp);
+            if connected {
+                shipper.drain(farewell).await;
+            } else {
+                shipper.stop().await;
+            }
+        });
+        futures::future::join_all(reachable).await;
+        let server = self.server.lock().clone();
+        if let Some(server) = server {
+            server.stop().await;
+        }
+        for (_, applier) in self.state.lock().trees.values() {
+            applier.stop();
+        }
+    }
+
+    /// Every link: one entry for each peer, tree and direction.
+    pub(super) fn status(&self) -> Vec<PeerStatus> {
+        let now = self.wall.now_millis();
+        let state = self.state.lock();
+        let sending = state
+            .shippers
+            .iter()
+            .map(|((peer, tree), shipper)| send_status(peer, tree, &shipper.status(), now));
+        let mut all: Vec<PeerStatus> = sending.collect();
+        drop(state);
+        if let Some(server) = &*self.server.lock() {
+            all.extend(server.status().into_iter().map(|status| receive_status(status, now)));
+        }
+        all.sort_by(|a, b| (&a.id, &a.tree, a.direction as u8).cmp(&(&b.id, &b.tree, b.direction as u8)));
+        all
+    }
+
+    /// The peer that is furthest behind in a tree's log.
+    pub(super) fn slowest(&self, tree: &Tree) -> Option<PinnedBy> {
+        let state = self.state.lock();
+        let behind = state.shippers.iter().filter(|((_, name), _)| *name == tree.identity().tree);
+        let slowest = behind
+            .map(|((peer, _), shipper)| (shipper.status().lag, peer))
+            .max_by_key(|(lag, _)| lag.bytes)?;
+        let (lag, peer) = slowest;
+        (lag.bytes > 0).then(|| PinnedBy {
+            consumer: format!("peer {peer}"),
+            bytes: lag.bytes,
+            since: tree.end().lsn.get().saturating_sub(lag.entries).to_string(),
+        })
+    }
+}
+
+fn send_status(peer: &ClusterId, tree: &TreeName, status: &ShipperStatus, now: u64) -> PeerStatus {
+    PeerStatus {
+        id: peer.to_string(),
+        tree: tree.to_string(),
+        direction: Direction::Send,
+        state: match status.state {
+            ShipperState::Connecting => PeerState::Connecting,
+            ShipperState::Streaming => PeerState::Streaming,
+            ShipperState::CaughtUp => PeerState::CaughtUp,
+            ShipperState::Waiting => PeerState::Waiting,
+            ShipperState::Paused => PeerState::Paused,
+            ShipperState::Refused => PeerState::Refused,
+            ShipperState::FellOff => PeerState::FellOff,
+        },
+        reason: status.reason.clone(),
+        lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds as f64 },
+        last_ack: status
+            .last_ack
+            .map(|ago| now.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))),
+    }
+}
+
+fn receive_status(status: ReceiveStatus, now: u64) -> PeerStatus {
+    let waits = status.waits_for.map(|waits| {
+        format!(
+            "{} bytes wait for writes of {} up to {} since {:.1} s",
+            waits.bytes, waits.origin, waits.hlc, waits.seconds
+        )
+    });
+    PeerStatus {
+        id: status.id,
+        tree: status.tree,
+        direction: Direction::Receive,
+        state: match status.state {
+            ReceiveState::Connecting => PeerState::Connecting,
+            ReceiveState::Streaming => PeerState::Streaming,
+            ReceiveState::CaughtUp => PeerState::CaughtUp,
+            ReceiveState::Waiting => PeerState::Waiting,
+            ReceiveState::Refused => PeerState::Refused,
+        },
+        reason: status.reason.or(waits),
+        lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds },
+        last_ack: status.last_page_seconds.map(|ago| now.saturating_sub((ago * 1_000.0) as u64)),
+    }
+}

@@ -1,0 +1,15 @@
+//! [`Cluster`]: one site, assembled. What the library hands out and the binary serves.
+//!
+//! Assembly reads like a recipe: lock the directory, open metadata and clock, replay the trees, then start the receiving
+//! side, then the sending side. Stopping goes the other way round: intake, drain, sync, cursors, close.
+
+#[cfg(feature = "server")]
+mod api;
+mod builder;
+mod directory;
+mod handle;
+mod health;
+mod links;
+
+pub use builder::ClusterBuilder;
+pub use handle::Cluster;
