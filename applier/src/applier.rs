@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::{Budget, Permit};
 use crate::gate::{Batch, Gate, Waiting, page_cost};
-use crate::latest::{Follower, Latest};
 use crate::metrics::{ApplierMetrics, OriginMetrics};
 use crate::port::{Ending, Port};
 use crate::refusal::RefusalKind;
 use crate::session::Heartbeat;
 use crate::settings::{INBOX, RECHECK, RETRY, Settings};
+use tidewire_core::latest::{Follower, Latest};
 
 /// What a session hands over.
 #[derive(Debug)]

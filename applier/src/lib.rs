@@ -42,7 +42,6 @@ mod boots;
 mod budget;
 mod gate;
 mod hello;
-mod latest;
 mod link;
 mod metrics;
 #[cfg(test)]

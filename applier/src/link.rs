@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::applier::{Applier, Input, View};
 use crate::hello::{Caller, PROTOCOL};
-use crate::latest::Follower;
 use crate::port::{Ending, Port};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::server::Inner;
 use crate::session::{Event, Session, Standing, Terms};
 use crate::settings::{FAREWELL, HELLO_TIMEOUT, REPEAT_ACK};
 use crate::slot::Slot;
+use tidewire_core::latest::Follower;
 
 /// A caller that may come in.
 pub(crate) struct Admission {

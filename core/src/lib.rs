@@ -10,6 +10,7 @@ pub mod disk;
 pub mod error;
 pub mod feed;
 pub mod id;
+pub mod latest;
 pub mod limits;
 pub mod meta;
 pub mod metrics;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 use super::entry::{Row, Value};
 use super::identity::TreeIdentity;
@@ -16,6 +15,7 @@ use crate::causal::VersionVector;
 use crate::clock::HybridClock;
 use crate::error::{Error, ErrorKind};
 use crate::id::{Hlc, Lsn, Version};
+use crate::latest::Latest;
 use crate::limits::{Limits, MAX_BATCH_OPERATIONS, MAX_KEY_BYTES};
 use crate::record::Mutation;
 use crate::wal::file::FileStorage;
@@ -67,7 +67,7 @@ pub(super) struct AppliedState {
     pub(super) state: RwLock<State>,
     pub(super) log: Log,
     /// The end of the applied log, and how often the frontier moved: wakes feeds and waiting reads.
-    pub(super) moved: watch::Sender<(Lsn, u64)>,
+    pub(super) moved: Latest<(Lsn, u64)>,
 }
 
 /// A replicated key space. Cheap to clone; all clones are the same tree.
@@ -217,16 +217,14 @@ impl Tree {
     /// # Errors
     /// `Conflict` when that takes longer than `wait`; it names the origin that is missing.
     pub async fn wait_for(&self, token: &Token, wait: Duration) -> Result<(), Error> {
-        let mut moved = self.0.applied.moved.subscribe();
+        let mut moved = self.0.applied.moved.follow();
         let arrives = async {
             loop {
-                moved.borrow_and_update();
+                moved.get();
                 if self.covers(token.frontier()) {
                     return;
                 }
-                if moved.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
+                moved.changed().await;
             }
         };
         if tokio::time::timeout(wait, arrives).await.is_ok() {

@@ -1,24 +1,24 @@
 //! The tree as a [`FeedSource`]: its applied log, by cursor.
 
 use async_trait::async_trait;
-use tokio::sync::watch;
 
 use super::core::Tree;
 use crate::error::Error;
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
 use crate::id::Lsn;
+use crate::latest::Follower;
 use crate::wal::WalStorage;
 
 impl FeedSource for Tree {
     fn feed(&self, from: Cursor) -> Box<dyn FeedReader> {
-        Box::new(TreeReader { tree: self.clone(), moved: self.0.applied.moved.subscribe(), cursor: from })
+        Box::new(TreeReader { tree: self.clone(), moved: self.0.applied.moved.follow(), cursor: from })
     }
 }
 
 /// One reading of a tree's log. Counts what is applied, not what is durable.
 struct TreeReader {
     tree: Tree,
-    moved: watch::Receiver<(Lsn, u64)>,
+    moved: Follower<(Lsn, u64)>,
     cursor: Cursor,
 }
 
@@ -36,7 +36,7 @@ impl TreeReader {
 impl FeedReader for TreeReader {
     async fn next(&mut self) -> Result<Batch, FeedError> {
         loop {
-            let end = self.moved.borrow_and_update().0;
+            let end = self.moved.get().0;
             self.check(end)?;
             if self.cursor.lsn < end {
                 let read = self.tree.0.applied.log.read(self.cursor.lsn, self.tree.0.limits.read_bytes).await;
@@ -51,9 +51,7 @@ impl FeedReader for TreeReader {
                 // Only positions that were given up on lie between.
                 self.cursor.lsn = end;
             }
-            if self.moved.changed().await.is_err() {
-                return Err(FeedError::Failed(Error::shutting_down()));
-            }
+            self.moved.changed().await;
         }
     }
 

@@ -7,7 +7,6 @@ use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::watch;
 
 use super::core::{AppliedState, Inner, Tree};
 use super::identity::{Consistency, MergeMode, TreeIdentity};
@@ -17,6 +16,7 @@ use crate::clock::HybridClock;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::id::{ClusterId, Incarnation, OriginTag, TreeName};
+use crate::latest::Latest;
 use crate::limits::Limits;
 use crate::metrics::{Labels, Metrics};
 use crate::random::Random;
@@ -104,7 +104,7 @@ impl DurableGroups for Applier {
         if outcome.conflicts > 0 {
             self.conflicts.inc_by(outcome.conflicts);
         }
-        self.applied.moved.send_modify(|moved| *moved = (group.next_lsn(), moved.1 + 1));
+        self.applied.moved.modify(|moved| *moved = (group.next_lsn(), moved.1 + 1));
     }
 }
 
@@ -150,7 +150,7 @@ impl Tree {
         let applied = Arc::new(AppliedState {
             state: RwLock::new(replayed.state),
             log: Log::new(replayed.storage.clone(), config.limits.recent_bytes),
-            moved: watch::Sender::new((end, 0)),
+            moved: Latest::new((end, 0)),
         });
         let labels = vec![("tree", config.name.to_string())];
         let groups = Arc::new(Applier {

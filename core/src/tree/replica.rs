@@ -65,7 +65,7 @@ impl ApplyTarget for Tree {
     fn advance(&self, origin: OriginTag, closed: Hlc) {
         let moved = self.0.applied.state.write().progress.frontier.raise(origin, closed);
         if moved {
-            self.0.applied.moved.send_modify(|(_, count)| *count += 1);
+            self.0.applied.moved.modify(|(_, count)| *count += 1);
         }
     }
 }

@@ -15,45 +15,57 @@ struct Shared<T> {
 
 /// The side that sets the value.
 #[derive(Debug)]
-pub(crate) struct Latest<T>(Arc<Shared<T>>);
+pub struct Latest<T>(Arc<Shared<T>>);
 
 impl<T: Clone> Latest<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Starts with a value.
+    pub fn new(value: T) -> Self {
         Self(Arc::new(Shared { value: Mutex::new((0, value)), changed: Notify::new() }))
     }
 
-    /// Replaces the value and wakes everybody who waits for that.
-    pub(crate) fn set(&self, value: T) {
+    /// The value.
+    pub fn get(&self) -> T {
+        self.0.value.lock().1.clone()
+    }
+
+    /// Changes the value in place and wakes everybody who waits for that.
+    pub fn modify(&self, change: impl FnOnce(&mut T)) {
         {
             let mut now = self.0.value.lock();
-            *now = (now.0 + 1, value);
+            now.0 += 1;
+            change(&mut now.1);
         }
         self.0.changed.notify_waiters();
     }
 
+    /// Replaces the value and wakes everybody who waits for that.
+    pub fn set(&self, value: T) {
+        self.modify(|now| *now = value);
+    }
+
     /// Follows the value from now on.
-    pub(crate) fn follow(&self) -> Follower<T> {
+    pub fn follow(&self) -> Follower<T> {
         Follower { shared: self.0.clone(), seen: self.0.value.lock().0 }
     }
 }
 
 /// Somebody who follows the value.
 #[derive(Debug)]
-pub(crate) struct Follower<T> {
+pub struct Follower<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
 impl<T: Clone> Follower<T> {
     /// The value, which is seen now.
-    pub(crate) fn get(&mut self) -> T {
+    pub fn get(&mut self) -> T {
         let now = self.shared.value.lock();
         self.seen = now.0;
         now.1.clone()
     }
 
     /// Waits until the value is another than the last one seen. Cancel-safe.
-    pub(crate) async fn changed(&self) {
+    pub async fn changed(&self) {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
             changed.as_mut().enable();
@@ -67,8 +79,8 @@ impl<T: Clone> Follower<T> {
 
 #[cfg(test)]
 mod tests {
+    use crate::tasks::{Tasks, Threads};
     use futures::FutureExt;
-    use tidewire_core::tasks::{Tasks, Threads};
 
     use super::*;
 
