@@ -1,1 +1,9 @@
-//! Placeholder.
+//! Examples of the library, one idea each. Every one is a program that ends by itself, and the tests run it.
+//!
+//! | run | shows |
+//! |---|---|
+//! | `cargo run -p tidewire-examples --example embed` | one cluster in a program: write, read, scan, follow changes, stop |
+//! | `cargo run -p tidewire-examples --example replicate` | two clusters, and a read that waits for a write made on the other one |
+//! | `cargo run -p tidewire-examples --example custom_transport` | a transport of your own between clusters |
+//!
+//! This library itself is empty.
