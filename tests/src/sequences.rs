@@ -26,7 +26,6 @@ pub struct Sequences {
 
 impl Sequences {
     /// Starts `writers` on each site.
-    #[expect(clippy::disallowed_methods, reason = "the harness owns its writers in a JoinSet")]
     pub fn start(sites: &[Site], writers: u32, random: &Random) -> Self {
         let mut sequences = Self { writers: JoinSet::new(), counted: Arc::default() };
         for site in sites {

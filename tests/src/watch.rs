@@ -23,7 +23,6 @@ pub struct Watch {
 impl Watch {
     /// Starts a reader on each site. It is handed the site's number and its tree whenever something was applied or
     /// promised there, and says what is wrong.
-    #[expect(clippy::disallowed_methods, reason = "the harness owns its readers in a JoinSet")]
     pub fn start<F>(sites: &[Site], look: F) -> Self
     where
         F: Fn(usize, &Tree) -> Result<(), String> + Clone + Send + 'static,

@@ -34,7 +34,6 @@ pub struct Workload {
 
 impl Workload {
     /// Starts `writers` on each site over `keys` keys.
-    #[expect(clippy::disallowed_methods, reason = "the harness owns its writers in a JoinSet")]
     pub fn start(sites: &[Site], writers: u32, keys: u64, random: &Random) -> Self {
         let mut workload =
             Self { writers: JoinSet::new(), acknowledged: Arc::default(), writes: Arc::default() };

@@ -78,9 +78,8 @@ impl World {
     pub async fn start(&mut self, at: usize) {
         let seed = self.seed;
         let site = &mut self.sites[at];
-        if let Err(error) = site.start().await {
-            panic!("seed {seed}: site {} does not start: {error}", site.id());
-        }
+        let started = site.start().await;
+        assert!(started.is_ok(), "seed {seed}: site {} does not start: {started:?}", site.id());
         self.note(format!("start {at}"));
     }
 
