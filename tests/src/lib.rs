@@ -5,13 +5,20 @@
 //! demands that all sites hold the same state and everything that was acknowledged.
 
 mod clock;
+mod demands;
+mod history;
+mod sequences;
 mod site;
+mod watch;
 mod workload;
 mod world;
 
 pub use clock::SimClock;
+pub use history::{Entry, History};
+pub use sequences::{Sequences, check_sequences};
 pub use site::Site;
-pub use workload::{Acknowledged, Workload};
+pub use watch::Watch;
+pub use workload::{Acknowledged, Acknowledgement, Workload};
 pub use world::{Plan, World};
 
 /// The seeds of a random test: `TIDEWIRE_SEED` names one, `TIDEWIRE_SEEDS` how many; else `count` from 0.
@@ -21,4 +28,10 @@ pub fn seeds(count: u64) -> std::ops::Range<u64> {
         Some(seed) => seed..seed + 1,
         None => 0..number("TIDEWIRE_SEEDS").unwrap_or(count),
     }
+}
+
+/// Runs on one thread, on virtual time.
+pub fn virtual_time<T>(run: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(run)
 }

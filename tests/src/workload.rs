@@ -1,6 +1,5 @@
 //! [`Workload`]: writers on every site, few keys, many conflicts, and a record of what was acknowledged.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,19 @@ use tokio::task::JoinSet;
 
 use crate::site::Site;
 
-/// The greatest acknowledged version of each key.
-pub type Acknowledged = BTreeMap<String, Version>;
+/// A write that was acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// What the caller was answered.
+    pub version: Version,
+    /// The key.
+    pub key: String,
+    /// What was set; None for a delete.
+    pub value: Option<String>,
+}
+
+/// Every write that was acknowledged, in order.
+pub type Acknowledged = Vec<Acknowledgement>;
 
 /// Writers that run until they are stopped.
 pub struct Workload {
@@ -24,7 +34,6 @@ pub struct Workload {
 
 impl Workload {
     /// Starts `writers` on each site over `keys` keys.
-    #[expect(clippy::disallowed_methods, reason = "the harness owns its writers in a JoinSet")]
     pub fn start(sites: &[Site], writers: u32, keys: u64, random: &Random) -> Self {
         let mut workload =
             Self { writers: JoinSet::new(), acknowledged: Arc::default(), writes: Arc::default() };
@@ -69,19 +78,19 @@ impl Writer {
             let Some(tree) = self.tree.lock().clone() else { continue };
             let key = || format!("k{}", self.random.below(self.keys));
             let value = format!("{}-{step}", self.name);
-            let (keys, version) = match self.random.below(10) {
+            let (keys, value, version) = match self.random.below(10) {
                 0 => {
                     let pair = self.random.below(self.keys);
                     let keys = vec![format!("pair-{pair}-a"), format!("pair-{pair}-b")];
                     let sets =
                         keys.iter().map(|key| Operation::Set(key.clone().into(), value.clone().into()));
                     let version = tree.batch(sets.collect()).await;
-                    (keys, version)
+                    (keys, Some(value), version)
                 }
                 1 => {
                     let key = key();
                     let version = tree.delete(key.clone()).await;
-                    (vec![key], version)
+                    (vec![key], None, version)
                 }
                 2 => {
                     // A caller that goes away: the write may or may not happen, and nobody is told.
@@ -91,17 +100,15 @@ impl Writer {
                 }
                 _ => {
                     let key = key();
-                    let version = tree.put(key.clone(), value).await;
-                    (vec![key], version)
+                    let version = tree.put(key.clone(), value.clone()).await;
+                    (vec![key], Some(value), version)
                 }
             };
             if let Ok(version) = version {
                 *self.writes.lock() += 1;
                 let mut acknowledged = self.acknowledged.lock();
-                for key in keys {
-                    let best = acknowledged.entry(key).or_default();
-                    *best = version.max(*best);
-                }
+                let of = |key| Acknowledgement { version, key, value: value.clone() };
+                acknowledged.extend(keys.into_iter().map(of));
             }
         }
     }

@@ -1,4 +1,11 @@
 //! Claims about the whole: one module for each.
 
+mod acknowledged;
+mod causality;
+mod clock;
+mod closed_order;
+mod no_loops;
 mod simulation;
 mod tidy;
+mod verbatim;
+mod went_back;

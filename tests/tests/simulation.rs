@@ -2,12 +2,7 @@
 
 use std::time::Duration;
 
-use tidewire_tests::{Plan, World, seeds};
-
-fn virtual_time<T>(run: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(run)
-}
+use tidewire_tests::{Plan, World, seeds, virtual_time};
 
 const SHORT: Plan = Plan {
     sites: 2,
@@ -35,7 +30,7 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn clusters_converge_whatever_was_cut_killed_or_lost() {
-    let (mut writes, mut faults) = (0, [0; 4]);
+    let (mut writes, mut faults) = (0, [0; 5]);
     for seed in seeds(200) {
         let sites = 2 + usize::try_from(seed % 2).expect("0 or 1");
         let plan = Plan {
@@ -53,7 +48,7 @@ fn clusters_converge_whatever_was_cut_killed_or_lost() {
             }
         });
     }
-    println!("{writes} writes; cuts, kills, clock jumps, disk faults: {faults:?}");
+    println!("{writes} writes; cuts, kills, clock jumps, disk faults, repeats: {faults:?}");
     assert!(
         writes > 0 && faults.iter().all(|count| *count > 0),
         "{writes} writes, {faults:?}: every kind must occur"

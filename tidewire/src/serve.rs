@@ -1,5 +1,6 @@
 //! `serve`: one cluster in this process, until a signal ends it.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,11 +28,26 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let config = config::load(&args.config)?;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    raise_open_files();
     let runtime = runtime()?;
     let stopped = runtime.block_on(serve(config));
     runtime.shutdown_background();
     Ok(stopped?)
+}
+
+/// Segments and connections are open files: take as many as the system allows this process.
+fn raise_open_files() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    if rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).is_err() {
+        tracing::warn!("the limit on open files stays as it is; many trees or connections may need more");
+    }
 }
 
 async fn serve(config: ClusterConfig) -> Result<ExitCode, Error> {

@@ -1,3 +1,4 @@
 //! Claims about the library and the binary as others see them.
 
 mod command_line;
+mod processes;

@@ -177,6 +177,7 @@ async fn a_dead_peer_is_noticed_on_both_sides() {
     let mut listener = transport().listen().await.unwrap();
     let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let through = proxy.local_addr().unwrap().to_string();
+    #[expect(clippy::disallowed_methods, reason = "one follower, on a real runtime")]
     let (silence, silent) = tokio::sync::watch::channel(false);
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(swallowing_proxy(listener.address(), proxy, silent));

@@ -10,7 +10,9 @@ mod checksum;
 mod error;
 mod frame;
 mod group;
+mod merge;
 mod mutation;
+mod ready;
 mod view;
 
 #[cfg(test)]
@@ -22,5 +24,7 @@ pub use checksum::checksum;
 pub use error::FormatError;
 pub use frame::{FRAME_BYTES, Frame};
 pub use group::{FramedBlock, Group};
+pub use merge::MergeMode;
 pub use mutation::{Kind, Mutation};
+pub use ready::ReadyGroup;
 pub use view::{RECORD_HEADER_BYTES, RecordView};

@@ -142,6 +142,10 @@ struct Worker {
 impl Pump {
     /// Starts to drive a sink, until the handle or the tasks stop it.
     pub fn spawn(self, tasks: &Tasks, sink: Box<dyn Sink>) -> PumpHandle {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "whoever follows a pump's status decides nothing by the order of waking"
+        )]
         let (status, seen) = watch::channel(PumpStatus {
             state: PumpState::Resuming,
             durable: None,

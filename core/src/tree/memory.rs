@@ -8,10 +8,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::identity::{Consistency, TreeIdentity};
-use super::target::{Applied, ApplyTarget, Progress, ReadyGroup};
+use super::target::{Applied, ApplyTarget, Progress};
 use crate::error::{Error, ErrorKind};
 use crate::id::{ClusterId, Dot, Hlc, Incarnation, Offset, OriginTag, PartitionId};
 use crate::record::Block;
+use crate::record::ReadyGroup;
 
 #[derive(Debug, Default)]
 struct State {

@@ -25,10 +25,12 @@ mod tests;
 pub use changes::{Change, Changes, Event, Start};
 pub use core::{Digest, Operation, Tree, TreeSize};
 pub use entry::{Row, Value};
-pub use identity::{Consistency, MergeMode, TreeIdentity};
+pub use identity::{Consistency, TreeIdentity};
 pub use log_view::{Located, LogView};
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::MemTarget;
 pub use open::{TreeConfig, TreeMetrics};
-pub use target::{Applied, ApplyTarget, Progress, ReadyGroup};
+pub use target::{Applied, ApplyTarget, Progress};
 pub use token::Token;
+
+pub use crate::record::{MergeMode, ReadyGroup};

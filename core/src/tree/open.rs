@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::core::{AppliedState, Inner, Tree};
-use super::identity::{Consistency, MergeMode, TreeIdentity};
+use super::identity::{Consistency, TreeIdentity};
 use super::state::State;
 use crate::causal::VersionVector;
 use crate::clock::HybridClock;
@@ -21,6 +21,7 @@ use crate::limits::Limits;
 use crate::metrics::{Labels, Metrics};
 use crate::random::Random;
 use crate::record::Group;
+use crate::record::MergeMode;
 use crate::tasks::Tasks;
 use crate::wal::file::{FileStorage, Manifest};
 use crate::wal::{CommitRunner, DurableGroups, Log, WalMetrics, Writer, WriterConfig, WriterStart};

@@ -8,11 +8,12 @@ use super::core::Tree;
 use super::identity::TreeIdentity;
 use super::log_view::{Located, LogView};
 use super::state::State;
-use super::target::{Applied, ApplyTarget, Progress, ReadyGroup};
+use super::target::{Applied, ApplyTarget, Progress};
 use crate::causal::{OriginMarks, Watermark};
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
 use crate::id::{ClusterId, Hlc, Incarnation, Lsn, OriginTag};
+use crate::record::ReadyGroup;
 use crate::wal::WalStorage;
 
 #[async_trait]

@@ -21,8 +21,7 @@ use crate::clock::HybridClock;
 use crate::error::Error;
 use crate::id::{GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, TreeName};
 use crate::limits::{Limits, MAX_GROUP_FRAMES};
-use crate::record::{Group, Mutation};
-use crate::tree::ReadyGroup;
+use crate::record::{Group, Mutation, ReadyGroup};
 use crate::wal::WalMetrics;
 
 /// Who applies what became durable: the tree.
@@ -220,7 +219,7 @@ impl Writer {
     pub async fn watch_deadlines(&self) {
         loop {
             self.0.busy.notified().await;
-            while self.0.state.lock().in_flight.is_some() {
+            while self.0.is_busy() {
                 tokio::time::sleep(self.0.limits.commit_deadline / 8).await;
                 Committer::expire(&self.0);
             }
@@ -259,6 +258,12 @@ impl Writer {
 }
 
 impl Shared {
+    /// Whether a group is on its way, or a committer has been asked for.
+    fn is_busy(&self) -> bool {
+        let state = self.state.lock();
+        state.committing || state.in_flight.is_some()
+    }
+
     /// The state, if writes are taken now.
     fn admit(self: &Arc<Self>) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.state.lock();

@@ -158,7 +158,9 @@ pub(crate) fn scan(args: ScanArgs, out: &mut dyn Write) -> Result<(), Failure> {
             }
             last = Some(key);
         }
-        if page.get("next").is_none_or(serde_json::Value::is_null) || last.is_none() {
+        let more =
+            ["next", "next_base64"].iter().any(|name| page.get(name).is_some_and(|next| !next.is_null()));
+        if !more || last.is_none() {
             return Ok(());
         }
         after = last;

@@ -88,6 +88,8 @@ impl Links {
         }
         let settings = tidewire_applier::Settings {
             max_record_bytes: limits.max_record_bytes,
+            // Half of what may be pending, so that local writes leave room for it.
+            apply_bytes: (limits.pending_bytes as u64 / 2).max(4 * 1024),
             ..tidewire_applier::Settings::default()
         };
         let applier = Applier::spawn(tasks, Arc::new(tree.clone()), settings, &self.applier_metrics)?;

@@ -44,8 +44,14 @@ impl HttpServer {
     /// Binds and serves, in tasks of `tasks`, until the site's stop token fires.
     ///
     /// # Errors
-    /// `Invalid` when the address cannot be bound; the message says what to do.
+    /// `Invalid` when the address cannot be bound or the token is empty; the message says what to do.
     pub async fn start(mut config: HttpConfig, site: Arc<dyn Site>, tasks: &Tasks) -> Result<Self, Error> {
+        if config.token.as_deref().is_some_and(|token| token.trim().is_empty()) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "the token for http is empty; anybody could present it",
+            ));
+        }
         let listener =
             TcpListener::bind(config.address).await.map_err(|error| cannot_bind(config.address, error))?;
         let address = listener.local_addr().map_err(|error| cannot_bind(config.address, error))?;

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Disk, OpenMode, write_atomically};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{ClusterId, Incarnation, OriginTag, TreeName};
-use crate::record::checksum;
-use crate::tree::MergeMode;
+use crate::record::{MergeMode, checksum};
 
 const MAGIC: &[u8; 4] = b"TWM1";
 const NAME: &str = "MANIFEST";

@@ -9,13 +9,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::harness::{Parts, Served, read_answer};
-use crate::http::HttpServer;
+use crate::http::{HttpConfig, HttpServer};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_a_token_lets_nobody_else_under_v1() {
     let mut parts = Parts::new(Threads::Spawn).await;
     parts.config.token = Some("s3cret".to_owned());
     assert!(!format!("{:?}", parts.config).contains("s3cret"));
+    let empty = HttpConfig { token: Some(" ".to_owned()), ..parts.config.clone() };
+    assert!(HttpServer::start(empty, parts.site.clone(), &parts.tasks).await.is_err());
     let server = parts.serve().await;
     let status = |authorization: Option<&str>| {
         let headers: Vec<(&str, &str)> =

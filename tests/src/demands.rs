@@ -1,0 +1,84 @@
+//! What a [`World`] must hold once every fault is off: demands on the logs, not only on the states.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidewire_core::id::Version;
+
+use crate::history::History;
+use crate::site::Site;
+use crate::workload::Acknowledged;
+use crate::world::World;
+
+impl World {
+    /// The log of every site.
+    pub async fn histories(&self) -> Vec<History> {
+        let mut histories = Vec::new();
+        for site in &self.sites {
+            histories.push(History::of(&site.tree().expect("everything runs")).await);
+        }
+        histories
+    }
+
+    /// Fails when a write that was acknowledged is missing in a log, or a site shows something else than the greatest
+    /// version of each key in its log.
+    pub async fn demand_acknowledged(&self, acknowledged: &Acknowledged) {
+        for (site, history) in self.sites.iter().zip(self.histories().await) {
+            let logged: BTreeMap<(Version, &[u8]), Option<&[u8]>> = history
+                .entries
+                .iter()
+                .map(|entry| ((entry.version, &entry.key[..]), entry.value.as_deref()))
+                .collect();
+            for write in acknowledged {
+                let found = logged.get(&(write.version, write.key.as_bytes()));
+                let wanted = write.value.as_ref().map(String::as_bytes);
+                assert_eq!(
+                    found,
+                    Some(&wanted),
+                    "seed {}: the log of {} lacks {write:?}, which was acknowledged",
+                    self.seed,
+                    site.id()
+                );
+            }
+            self.demand_state_of_log(site, &history);
+        }
+    }
+
+    fn demand_state_of_log(&self, site: &Site, history: &History) {
+        let mut newest: BTreeMap<&[u8], (Version, Option<&[u8]>)> = BTreeMap::new();
+        for entry in &history.entries {
+            let best = newest.entry(&entry.key).or_insert((entry.version, entry.value.as_deref()));
+            if entry.version > best.0 {
+                *best = (entry.version, entry.value.as_deref());
+            }
+        }
+        let rows = site.tree().expect("everything runs").scan(b"", None, usize::MAX);
+        let shown: BTreeSet<(&[u8], Version, &[u8])> =
+            rows.iter().map(|row| (&row.key[..], row.version, &row.value[..])).collect();
+        let wanted: BTreeSet<(&[u8], Version, &[u8])> =
+            newest.iter().filter_map(|(key, (version, value))| Some((*key, *version, (*value)?))).collect();
+        assert_eq!(shown, wanted, "seed {}: the state of {} is not that of its log", self.seed, site.id());
+    }
+
+    /// Fails when a block of an origin is not, byte for byte and in the same order, in every log, or a dot occurs twice.
+    pub async fn demand_verbatim(&self) {
+        let histories = self.histories().await;
+        for (site, own) in self.sites.iter().zip(&histories) {
+            let origin = site.id().tag();
+            let blocks = own.blocks_of(origin);
+            for (other, history) in self.sites.iter().zip(&histories) {
+                assert!(
+                    history.blocks_of(origin) == blocks,
+                    "seed {}: the blocks of {} on {} are not those of its own log",
+                    self.seed,
+                    site.id(),
+                    other.id()
+                );
+                let mut dots = BTreeSet::new();
+                let twice = history
+                    .of_origin(origin)
+                    .find(|entry| !dots.insert((entry.dot.partition, entry.dot.offset)));
+                assert!(twice.is_none(), "seed {}: twice on {}: {twice:?}", self.seed, other.id());
+            }
+        }
+    }
+}
