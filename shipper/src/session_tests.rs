@@ -1,3 +1,5 @@
+//! Claims about the session: when pages leave, what they cover, and how a session ends; without a link.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

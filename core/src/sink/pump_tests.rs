@@ -1,3 +1,5 @@
+//! Claims about the pump: order, progress, backing off, halting and draining, over a feed in memory.
+
 use std::collections::VecDeque;
 
 use async_trait::async_trait;

@@ -1,3 +1,5 @@
+//! Claims about the switches: cuts, heals and delays, over the network in memory.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Claims about pages: cut into parts and put together, and whatever a stranger may send instead.
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

@@ -1,3 +1,5 @@
+//! Claims about the network in memory: delay, cuts, killed endpoints, lost and repeated frames, and the same seed twice.
+
 use std::sync::Arc;
 use std::time::Duration;
 
