@@ -135,7 +135,7 @@ impl World {
             }
             7 => {
                 self.faults[4] += 1;
-                self.network.set_adversary(&here, &there, 0.2, 0.2);
+                self.disturb(at, other);
             }
             _ if self.sites[at].is_up() => {
                 self.faults[1] += 1;
@@ -146,6 +146,14 @@ impl World {
                 self.start(at).await;
             }
         }
+    }
+
+    /// From now on frames between two sites take their time, so that several are on the way, and some arrive twice or
+    /// before the one in front of them.
+    pub fn disturb(&self, at: usize, other: usize) {
+        let (here, there) = (self.sites[at].id(), self.sites[other].id());
+        self.network.set_delay(here, there, Duration::ZERO, Duration::from_millis(30));
+        self.network.set_adversary(here, there, 0.2, 0.2);
     }
 
     /// Ends every fault and starts what is down.

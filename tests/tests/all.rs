@@ -4,6 +4,7 @@ mod acknowledged;
 mod causality;
 mod clock;
 mod closed_order;
+mod gaps;
 mod no_loops;
 mod simulation;
 mod tidy;
