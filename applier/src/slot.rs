@@ -53,7 +53,7 @@ impl Slot {
         let mut state = self.state.lock();
         if state.boots.arrive(boot) == Arrival::TwoCopies {
             let detail = format!(
-                "two processes speak as {0}: stop the copy, then remove peer {0} here and add it again",
+                "two processes speak as {0}: stop the copy, then restart this cluster, which forgets that it saw two",
                 self.peer
             );
             let refusal = Refusal::new(RefusalKind::TwoCopies, detail);

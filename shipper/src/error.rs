@@ -17,10 +17,10 @@ pub enum ShipError {
     /// This log was restored from an older copy: the peer holds more of it, or something else, than is here. Nothing is
     /// sent, for it would be dropped as known or contradict what is there.
     #[error(
-        "this log went back: in partition {partition} {peer} holds {} records up to HLC {}, here are {} up to HLC {}. \
-         Stop this cluster and put back the newest copy of its data directory. If there is none, retire this cluster's id \
-         on its peers and start this site under a new id with an empty directory, so that the peers feed it. Delete \
-         nothing on the peers: they hold writes that are lost here",
+        "LogWentBack: in partition {partition} {peer} holds {} records up to HLC {}, here are {} up to HLC {}. \
+         Stop this cluster and put back the newest copy of its data directory. If there is none, start this site under a \
+         new cluster id with an empty directory: the peers feed it what they wrote themselves, and what the old id wrote is \
+         written anew from a scan of a peer. Delete nothing on the peers: they hold writes that are lost here",
         held.next, held.hlc, here.next, here.hlc
     )]
     LogWentBack {

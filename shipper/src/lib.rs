@@ -10,7 +10,7 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use tidewire_core::feed::MemFeed;
+//! # use tidewire_core::sink::MemFeed;
 //! # use tidewire_core::id::{BootId, ClusterId, Incarnation, TreeName};
 //! # use tidewire_core::tree::{Consistency, MergeMode, TreeIdentity};
 //! use tidewire_core::{clock::SystemClock, metrics::Metrics, random::Random};

@@ -70,7 +70,7 @@ fn f55_a_restored_site_is_stopped_by_name_and_costs_the_others_nothing() {
             for (state, reason) in shown {
                 assert_eq!(state, PeerState::Refused, "{reason}");
                 assert!(
-                    reason.contains("went back") && reason.contains("put back the newest copy"),
+                    reason.contains("LogWentBack") && reason.contains("put back the newest copy"),
                     "{reason}"
                 );
             }

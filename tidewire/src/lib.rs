@@ -48,4 +48,5 @@ pub mod status;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use config::{ClusterConfig, Peer};
+pub use tidewire_core::error::{Error, ErrorKind};
 pub use tidewire_core::tree::{Change, Changes, Event, Operation, Start, Token, Tree};

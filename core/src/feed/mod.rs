@@ -2,12 +2,8 @@
 
 mod batch;
 mod cursor;
-#[cfg(any(test, feature = "test-util"))]
-mod memory;
 mod reader;
 
 pub use batch::{Batch, Resolved};
 pub use cursor::Cursor;
-#[cfg(any(test, feature = "test-util"))]
-pub use memory::MemFeed;
 pub use reader::{FeedError, FeedReader, FeedSource};

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::time::advance;
 
 use super::*;
-use crate::feed::MemFeed;
 use crate::id::{ClusterId, Incarnation, TreeName};
+use crate::sink::MemFeed;
 use crate::tasks::Threads;
 use crate::tree::{Consistency, MergeMode, TreeIdentity};
 

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tidewire_core::clock::WallClock;
-use tidewire_core::feed::{Cursor, MemFeed};
+use tidewire_core::feed::Cursor;
 use tidewire_core::id::{BootId, ClusterId, Incarnation, TreeName};
 use tidewire_core::metrics::Metrics;
 use tidewire_core::random::Random;
+use tidewire_core::sink::MemFeed;
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::transport::{DialTarget, MemNetwork};
 use tidewire_core::tree::{Consistency, MergeMode, TreeIdentity};

@@ -49,7 +49,7 @@ fn a_restored_copy_is_refused_with_advice_and_costs_nobody_else_anything() {
         a.api().peer("b", "send").filter(|link| link["state"] == "refused")
     });
     let reason = link["reason"].as_str().expect("a reason");
-    assert!(reason.contains("went back"), "{reason}");
+    assert!(reason.contains("LogWentBack"), "{reason}");
     assert!(reason.contains("put back the newest copy of its data directory"), "{reason}");
     let found = b.api().scan();
     let lost = (0..200).map(entry).find(|(key, value)| found.get(key) != Some(value));

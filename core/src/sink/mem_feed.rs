@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
 use crate::causal::{OriginMarks, VersionVector, Watermark};
 use crate::error::Error;
+use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
 use crate::id::{GroupSequence, Hlc, Lsn, Offset, PartitionId};
 use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Mutation};
 use crate::tree::{Located, LogView, TreeIdentity};
