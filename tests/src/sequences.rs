@@ -5,6 +5,7 @@
 //! whoever sees `n` anywhere knows exactly what every key of that writer must hold.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,13 +26,13 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// Starts `writers` on each site.
-    pub fn start(sites: &[Site], writers: u32, random: &Random) -> Self {
+    /// Starts `writers` on each site, each of which rests for a time within `pace` before a write.
+    pub fn start(sites: &[Site], writers: u32, pace: Range<Duration>, random: &Random) -> Self {
         let mut sequences = Self { writers: JoinSet::new(), counted: Arc::default() };
         for site in sites {
             for writer in 0..writers {
                 let name = format!("{}{writer}", site.id());
-                let run = count(name, site.slot(), random.fork(), sequences.counted.clone());
+                let run = count(name, site.slot(), pace.clone(), random.fork(), sequences.counted.clone());
                 sequences.writers.spawn(run);
             }
         }
@@ -45,10 +46,17 @@ impl Sequences {
     }
 }
 
-async fn count(name: String, slot: Arc<Mutex<Option<Tree>>>, random: Random, counted: Arc<Mutex<u64>>) {
+async fn count(
+    name: String,
+    slot: Arc<Mutex<Option<Tree>>>,
+    pace: Range<Duration>,
+    random: Random,
+    counted: Arc<Mutex<u64>>,
+) {
     for number in 1_u64.. {
         loop {
-            tokio::time::sleep(Duration::from_micros(random.below(8_000))).await;
+            let spread = u64::try_from((pace.end - pace.start).as_micros()).expect("rests are short");
+            tokio::time::sleep(pace.start + Duration::from_micros(random.below(spread))).await;
             let Some(tree) = slot.lock().clone() else { continue };
             let value = number.to_string();
             let mut keys = vec![format!("q/{name}/{}", number % SLOTS)];

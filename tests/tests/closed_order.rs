@@ -1,15 +1,20 @@
 //! Readers see a prefix of each origin's history, whole batches, and promises that hold.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidewire::Tree;
 use tidewire_core::causal::VersionVector;
 use tidewire_core::id::Lsn;
 use tidewire_core::tree::{ApplyTarget, LogView};
 use tidewire_tests::{Sequences, Watch, World, check_sequences, seeds, virtual_time};
+
+/// Writes all the time.
+const BUSY: Range<Duration> = Duration::ZERO..Duration::from_millis(8);
+/// Writes about as long after the one before as the first promise without records comes, which is 100 ms.
+const AS_PROMISES_COME: Range<Duration> = Duration::from_millis(90)..Duration::from_millis(110);
 
 /// Cuts, kills and broken links while `watch` looks; then everything is healed.
 async fn trouble(world: &mut World) {
@@ -33,7 +38,7 @@ fn no_reader_sees_a_later_write_without_the_earlier_ones_or_half_of_a_batch() {
                 noted.lock().insert((at, tree.end().lsn));
                 check_sequences(tree)
             });
-            let sequences = Sequences::start(&world.sites, 2, &world.random);
+            let sequences = Sequences::start(&world.sites, 2, BUSY, &world.random);
             trouble(&mut world).await;
             tokio::time::sleep(Duration::from_millis(300)).await;
             counted += sequences.stop().await;
@@ -52,39 +57,62 @@ fn no_reader_sees_a_later_write_without_the_earlier_ones_or_half_of_a_batch() {
 /// What a site promised when its log ended where.
 type Promises = Arc<Mutex<Vec<(usize, Lsn, VersionVector)>>>;
 
+/// Notes every promise of every site while `run` goes on, and then looks whether the logs kept them.
+async fn demand_promises_kept(world: &mut World, run: impl AsyncFnOnce(&mut World)) {
+    let promises = Promises::default();
+    let noted = promises.clone();
+    let watch = Watch::start(&world.sites, move |at, tree| {
+        noted.lock().push((at, tree.end().lsn, tree.progress().frontier));
+        Ok(())
+    });
+    run(world).await;
+    world.demand_convergence(Duration::from_secs(120)).await;
+    let (seed, looks) = (world.seed, watch.finish(world.seed).await);
+    assert!(looks > 100, "seed {seed}: {looks} looks");
+    let promises = promises.lock().clone();
+    for (at, history) in world.histories().await.iter().enumerate() {
+        for (_, end, frontier) in promises.iter().filter(|(site, ..)| *site == at) {
+            let mut late = history.entries.iter().rev().take_while(|entry| entry.lsn >= *end);
+            let broken = late.find(|entry| entry.version.hlc <= frontier.get(entry.version.origin));
+            assert!(
+                broken.is_none(),
+                "seed {seed}: {at} at {end} promised {frontier:?}, then took {broken:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn nothing_at_or_below_a_frontier_comes_after_it() {
     for seed in seeds(25) {
         virtual_time(async {
             let mut world = World::new(seed, 3);
             world.start_all().await;
-            let promises = Promises::default();
-            let noted = promises.clone();
-            let note = move |at: usize, tree: &Tree| {
-                noted.lock().push((at, tree.end().lsn, tree.progress().frontier));
-                Ok(())
-            };
-            let watch = Watch::start(&world.sites, note);
-            let sequences = Sequences::start(&world.sites, 2, &world.random);
-            trouble(&mut world).await;
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            sequences.stop().await;
-            world.demand_convergence(Duration::from_secs(120)).await;
-            let looks = watch.finish(seed).await;
-            assert!(looks > 100, "seed {seed}: {looks} looks");
-            let promises = promises.lock().clone();
-            for (at, history) in world.histories().await.iter().enumerate() {
-                for (_, end, frontier) in promises.iter().filter(|(site, ..)| *site == at) {
-                    let late = history.entries.iter().rev().take_while(|entry| entry.lsn >= *end);
-                    let broken = late
-                        .into_iter()
-                        .find(|entry| entry.version.hlc <= frontier.get(entry.version.origin));
-                    assert!(
-                        broken.is_none(),
-                        "seed {seed}: site {at} at {end} promised {frontier:?}, then took {broken:?}"
-                    );
-                }
-            }
+            demand_promises_kept(&mut world, async |world| {
+                let sequences = Sequences::start(&world.sites, 2, BUSY, &world.random);
+                trouble(world).await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                sequences.stop().await;
+            })
+            .await;
+        });
+    }
+}
+
+#[test]
+fn a_promise_without_records_waits_for_what_is_on_its_way_into_the_log() {
+    for seed in seeds(10) {
+        virtual_time(async {
+            let mut world = World::new(seed, 2);
+            world.start_all().await;
+            demand_promises_kept(&mut world, async |world| {
+                let sequences = Sequences::start(&world.sites, 1, AS_PROMISES_COME, &world.random);
+                tokio::time::sleep(Duration::from_secs(12)).await;
+                assert!(sequences.stop().await > 150, "seed {seed}: too few writes");
+            })
+            .await;
+            let refused = world.account().contains("Refused");
+            assert!(!refused, "seed {seed}: {}", world.account());
         });
     }
 }
