@@ -47,7 +47,13 @@ impl Probes {
                     () = stop.cancelled() => return,
                     event = changes.next() => event,
                 };
-                let Ok(event) = event else { return };
+                let event = match event {
+                    Ok(event) => event,
+                    Err(error) => {
+                        tracing::error!(%error, "probes are not seen any more");
+                        return;
+                    }
+                };
                 let Event::Change(change) = event else { continue };
                 if change.version.origin != own && change.key.starts_with(PREFIX.as_bytes()) {
                     let now = Instant::now();
