@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::core::Tree;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
 use crate::id::Lsn;
 use crate::latest::Follower;
@@ -23,7 +23,9 @@ struct TreeReader {
 }
 
 impl TreeReader {
-    fn check(&self, end: Lsn) -> Result<(), FeedError> {
+    fn check(&self) -> Result<(), FeedError> {
+        // A group is in the state a moment before it is announced; a reading may start in between.
+        let end = self.tree.0.applied.state.read().next_lsn;
         if self.cursor.incarnation != self.tree.0.identity.incarnation || self.cursor.lsn > end {
             return Err(FeedError::Foreign { cursor: self.cursor });
         }
@@ -37,7 +39,7 @@ impl FeedReader for TreeReader {
     async fn next(&mut self) -> Result<Batch, FeedError> {
         loop {
             let end = self.moved.get().0;
-            self.check(end)?;
+            self.check()?;
             if self.cursor.lsn < end {
                 let read = self.tree.0.applied.log.read(self.cursor.lsn, self.tree.0.limits.read_bytes).await;
                 let mut groups = read.map_err(Error::from)?;
@@ -48,8 +50,8 @@ impl FeedReader for TreeReader {
                     self.cursor = Cursor { lsn: last.next_lsn(), ..start };
                     return Ok(Batch::new(groups, start, self.cursor));
                 }
-                // Only positions that were given up on lie between.
-                self.cursor.lsn = end;
+                let said = format!("the log ends at {}, and {end} is applied", self.cursor.lsn);
+                return Err(FeedError::Failed(Error::new(ErrorKind::Corrupt, said)));
             }
             self.moved.changed().await;
         }

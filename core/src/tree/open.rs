@@ -96,12 +96,13 @@ struct Applier {
 
 impl DurableGroups for Applier {
     fn apply(&self, group: &Arc<Group>) {
+        // Followers may look as soon as the state has it: by then it must be there to be read.
+        self.applied.log.remember(group);
         let manifest = self.storage.manifest();
         let outcome = {
             let mut state = self.applied.state.write();
             state.apply(group, |origin| manifest.incarnation_of(origin).unwrap_or(self.own.1))
         };
-        self.applied.log.remember(group);
         if outcome.conflicts > 0 {
             self.conflicts.inc_by(outcome.conflicts);
         }

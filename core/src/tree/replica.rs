@@ -109,10 +109,10 @@ impl LogView for Tree {
                     return Ok(Located::At(self.cursor_at(group.first_lsn())));
                 }
             }
-            match groups.last() {
-                Some(last) => at = last.next_lsn(),
-                None => break,
-            }
+            at = groups.last().map(|last| last.next_lsn()).ok_or_else(|| {
+                let said = format!("the log ends at {at}, and {end} is applied");
+                Error::new(ErrorKind::Corrupt, said)
+            })?;
         }
         Ok(Located::At(self.cursor_at(end)))
     }

@@ -359,6 +359,22 @@ async fn changes_resume_inside_a_batch_and_leave_out_what_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reading_that_starts_before_the_last_group_is_announced_waits_and_does_not_fail() {
+    let (mut site, disk) = (Site::new("a", 15), MemDisk::new());
+    let tree = site.open(Arc::new(disk)).await.expect("opens");
+    tree.put("k", "1").await.expect("put");
+    let end = tree.0.applied.moved.get();
+    tree.0.applied.moved.modify(|moved| moved.0 = crate::id::Lsn::ZERO);
+    let mut changes = tree.changes(Start::Now);
+    let early = tokio::time::timeout(Duration::from_millis(100), changes.next()).await;
+    assert!(early.is_err(), "it waits: {early:?}");
+    tree.0.applied.moved.modify(|moved| *moved = end);
+    tree.put("k", "2").await.expect("put");
+    let Event::Change(change) = changes.next().await.expect("event") else { panic!("a change comes first") };
+    assert_eq!(change.value, "2");
+}
+
+#[tokio::test(start_paused = true)]
 async fn locate_finds_where_a_receiver_stands_and_names_a_log_that_went_back() {
     let (mut site, disk) = (Site::new("a", 13), MemDisk::new());
     let tree = site.open(Arc::new(disk.clone())).await.expect("opens");
