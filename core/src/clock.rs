@@ -153,6 +153,11 @@ impl HybridClock {
         }
     }
 
+    /// Whether a reading can be given out below the ceiling.
+    pub fn has_room(&self) -> bool {
+        self.last() < self.ceiling()
+    }
+
     /// A reading above every one given out or observed before.
     ///
     /// # Errors

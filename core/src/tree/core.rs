@@ -267,4 +267,9 @@ impl Tree {
     pub async fn kill(&self) {
         self.0.writer.kill().await;
     }
+
+    /// Takes no more writes and fails what is pending, without waiting.
+    pub fn abandon(&self) {
+        self.0.writer.abandon();
+    }
 }

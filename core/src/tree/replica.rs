@@ -97,7 +97,9 @@ impl LogView for Tree {
         let end = self.0.applied.state.read().next_lsn;
         let mut at = self.0.storage.first_uncovered(own, held).min(end);
         while at < end {
-            let groups = self.0.applied.log.read(at, self.0.limits.read_bytes).await?;
+            let mut groups = self.0.applied.log.read(at, self.0.limits.read_bytes).await?;
+            // The log may be durable beyond what is applied.
+            groups.truncate(groups.partition_point(|group| group.next_lsn() <= end));
             for group in &groups {
                 let new = group.blocks().iter().filter(|framed| framed.block.origin() == own).any(|framed| {
                     framed.block.runs().iter().any(|run| {

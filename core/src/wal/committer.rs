@@ -53,7 +53,7 @@ pub(super) struct Repair {
     waiting: Vec<Arc<Ticket>>,
     /// The group number to use again; None: it was restored before.
     restart: Option<GroupSequence>,
-    asked: bool,
+    asked: Option<Instant>,
     attempt: u64,
     answer: Option<Result<(), StorageError>>,
     left: bool,
@@ -61,7 +61,7 @@ pub(super) struct Repair {
 
 impl Repair {
     fn new(waiting: Vec<Arc<Ticket>>, restart: Option<GroupSequence>) -> Self {
-        Self { waiting, restart, asked: false, attempt: 0, answer: None, left: false }
+        Self { waiting, restart, asked: None, attempt: 0, answer: None, left: false }
     }
 
     /// Another try after one that failed.
@@ -142,7 +142,7 @@ impl Committer {
                 true
             }
             Step::Repaired(repair, answer) => {
-                self.repaired(repair, answer);
+                Self::repaired(&self.0, repair, answer);
                 true
             }
             Step::Rest => false,
@@ -164,8 +164,9 @@ impl Committer {
             if let Some(answer) = repair.answer.take() {
                 return Step::Repaired(repair, answer);
             }
-            let ask = !std::mem::replace(&mut repair.asked, true);
+            let ask = repair.asked.is_none();
             if ask {
+                repair.asked = Some(Instant::now());
                 state.attempts += 1;
                 repair.attempt = state.attempts;
             }
@@ -313,8 +314,8 @@ impl Committer {
         state.repair = Some(Repair::new(vec![flight.ticket, pending.ticket], Some(flight.group.sequence())));
     }
 
-    fn repaired(&self, repair: Repair, answer: Result<(), StorageError>) {
-        let mut state = self.0.state.lock();
+    fn repaired(shared: &Arc<Shared>, repair: Repair, answer: Result<(), StorageError>) {
+        let mut state = shared.state.lock();
         if let Some(sequence) = repair.restart {
             state.next_sequence = sequence;
         }
@@ -322,10 +323,10 @@ impl Committer {
         match answer {
             Ok(()) => {
                 state.latch = None;
-                tracing::info!(tree = %self.0.tree, next = %state.next_lsn, "the log works again");
+                tracing::info!(tree = %shared.tree, next = %state.next_lsn, "the log works again");
             }
             Err(error) => {
-                tracing::warn!(tree = %self.0.tree, %error, "the log is not repaired yet; tried again with a later write");
+                tracing::warn!(tree = %shared.tree, %error, "the log is not repaired yet; tried again with a later write");
                 if let Some(latch) = &mut state.latch {
                     latch.tried = Instant::now();
                 }
@@ -336,37 +337,55 @@ impl Committer {
         for ticket in repair.waiting {
             ticket.complete(Err(cause.clone()));
         }
-        self.0.changed.notify_waiters();
+        shared.changed.notify_waiters();
     }
 
-    /// Gives up on a group that is past its deadline.
+    /// Gives up on a group, or on a repair, that is past its deadline.
     pub(super) fn expire(shared: &Arc<Shared>) {
         let mut state = shared.state.lock();
         let deadline = shared.limits.commit_deadline;
+        let error = || {
+            let said = format!("the disk did not answer within {} s", deadline.as_secs_f64());
+            StorageError::new(StorageErrorKind::Deadline, said)
+        };
+        let hung = |repair: &mut Repair| {
+            repair.answer.is_none() && repair.asked.is_some_and(|asked| asked.elapsed() >= deadline)
+        };
+        if let Some(repair) = state.repair.take_if(hung) {
+            // Whoever hangs in it finds another attempt, or none, when it returns.
+            state.committing = false;
+            drop(state);
+            Self::repaired(shared, repair, Err(error()));
+            return;
+        }
         let late = |flight: &InFlight| {
             flight.answer.is_none() && !flight.applying && flight.since.elapsed() >= deadline
         };
-        if !state.in_flight.as_ref().is_some_and(late) {
-            return;
-        }
-        let Some(flight) = state.in_flight.take() else { return };
-        let error = StorageError::new(
-            StorageErrorKind::Deadline,
-            format!("the disk did not answer within {} s", deadline.as_secs_f64()),
-        );
-        Self::latch(shared, &mut state, flight, &error);
+        let given_up =
+            |flight: &mut InFlight| late(flight) && shared.storage.give_up(flight.group.sequence());
+        let Some(flight) = state.in_flight.take_if(given_up) else { return };
+        Self::latch(shared, &mut state, flight, &error());
         drop(state);
         Self::submit(shared);
     }
 
-    /// Fails everything that is not in flight yet, and takes no more.
+    /// Answers everybody that nothing was made durable for, and takes no more writes.
     pub(super) fn abandon(shared: &Arc<Shared>, cause: &Error) {
         let mut state = shared.state.lock();
         state.stopping = true;
         let successor = state.pending.successor();
-        let pending = std::mem::replace(&mut state.pending, successor);
+        let mut tickets = vec![std::mem::replace(&mut state.pending, successor).ticket];
+        if let Some(repair) = &state.repair {
+            tickets.extend(repair.waiting.iter().cloned());
+        }
+        // What is on its way may still land: its writers learn that the cluster stops, not what became of it.
+        tickets.extend(
+            state.in_flight.iter().filter(|flight| !flight.applying).map(|flight| flight.ticket.clone()),
+        );
         drop(state);
-        pending.ticket.complete(Err(cause.clone()));
+        for ticket in tickets {
+            ticket.complete(Err(cause.clone()));
+        }
         shared.changed.notify_waiters();
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::causal::OriginMarks;
 use crate::error::{StorageError, StorageErrorKind};
-use crate::id::{ClusterId, Incarnation, Lsn, OriginTag};
+use crate::id::{ClusterId, GroupSequence, Incarnation, Lsn, OriginTag};
 use crate::record::Group;
 
 /// What a log holds, known without I/O.
@@ -86,6 +86,10 @@ pub trait WalStorage: Send + Sync + 'static {
     /// A position at or below the first record of `origin` that `held` does not cover; the end if all is covered. From
     /// the index, without reading records.
     fn first_uncovered(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Lsn;
+
+    /// Gives up on a group whose answer is late. True: it never becomes readable, even if it lands later. False: it is
+    /// durable already, and its answer is on the way. Does not block; called under the writer's lock.
+    fn give_up(&self, sequence: GroupSequence) -> bool;
 
     /// After a failed append: makes the tail consistent, so that what failed stays invisible whatever becomes of it.
     /// May block the thread; may answer before or after it returns.

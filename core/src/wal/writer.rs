@@ -24,6 +24,9 @@ use crate::limits::{Limits, MAX_GROUP_FRAMES};
 use crate::record::{Group, Mutation, ReadyGroup};
 use crate::wal::WalMetrics;
 
+/// How often an append asks for room below the clock's ceiling before it gives up.
+const CLOCK_TRIES: u32 = 8;
+
 /// Who applies what became durable: the tree.
 pub trait DurableGroups: Send + Sync + 'static {
     /// Called once for each group, in log order, before anybody who waits for it is woken.
@@ -97,8 +100,6 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Somebody may go on: there is room, or nothing is pending any more.
     pub(super) changed: Notify,
-    /// A committer has started: the watchdog has something to watch.
-    pub(super) busy: Notify,
 }
 
 /// The writing end of a log. Cheap to clone.
@@ -142,7 +143,6 @@ impl Writer {
             groups: config.groups,
             state: Mutex::new(state),
             changed: Notify::new(),
-            busy: Notify::new(),
         }))
     }
 
@@ -153,16 +153,22 @@ impl Writer {
     /// `Unavailable` when the log failed or is stopping: then nothing was applied.
     pub async fn append(&self, mutations: &[Mutation]) -> Result<Hlc, Error> {
         let bytes: usize = mutations.iter().map(Mutation::record_bytes).sum();
+        let mut tries = CLOCK_TRIES;
         loop {
             self.0.clock.ready().await?;
             let waiting = self.0.changed.notified();
             tokio::pin!(waiting);
             waiting.as_mut().enable();
-            if let Some((hlc, ticket)) = self.0.place(mutations, bytes)? {
-                ticket.wait().await?;
-                return Ok(hlc);
+            match self.0.place(mutations, bytes) {
+                Ok(Some((hlc, ticket))) => {
+                    ticket.wait().await?;
+                    return Ok(hlc);
+                }
+                Ok(None) => waiting.await,
+                // A page from a cluster with a faster clock used up what `ready` had found.
+                Err(_) if tries > 0 && !self.0.clock.has_room() => tries -= 1,
+                Err(error) => return Err(error),
             }
-            waiting.await;
         }
     }
 
@@ -202,11 +208,11 @@ impl Writer {
     pub async fn resolved(&self) -> Result<Option<(Hlc, Lsn)>, Error> {
         self.0.clock.ready().await?;
         let state = self.0.state.lock();
-        if state.in_flight.is_some() || state.repair.is_some() || !state.pending.is_empty() {
+        if state.in_flight.is_some() || state.latch.is_some() || !state.pending.is_empty() {
             return Ok(None);
         }
         // Taken under the lock that gives out positions: every later write gets a higher HLC.
-        let closed = self.0.clock.tick()?;
+        let Ok(closed) = self.0.clock.tick() else { return Ok(None) };
         Ok(Some((closed, state.next_lsn)))
     }
 
@@ -215,14 +221,12 @@ impl Writer {
         self.0.state.lock().latch.as_ref().map(|latch| latch.cause.clone())
     }
 
-    /// Watches the deadline of what is in flight; runs until dropped. Sleeps while nothing is.
+    /// Watches the deadline of what is in flight; runs until dropped. It ticks on its own and waits for no signal: a
+    /// writer that blocks its worker could hold the signal back.
     pub async fn watch_deadlines(&self) {
         loop {
-            self.0.busy.notified().await;
-            while self.0.is_busy() {
-                tokio::time::sleep(self.0.limits.commit_deadline / 8).await;
-                Committer::expire(&self.0);
-            }
+            tokio::time::sleep(self.0.limits.commit_deadline / 8).await;
+            Committer::expire(&self.0);
         }
     }
 
@@ -237,8 +241,13 @@ impl Writer {
 
     /// Fails everything that is not in flight, and waits until nothing is: what a crash leaves, without the crash.
     pub async fn kill(&self) {
-        Committer::abandon(&self.0, &Error::shutting_down());
+        self.abandon();
         let _ = tokio::time::timeout(self.0.limits.commit_deadline, self.settled()).await;
+    }
+
+    /// Takes no more writes and fails what is pending, without waiting.
+    pub fn abandon(&self) {
+        Committer::abandon(&self.0, &Error::shutting_down());
     }
 
     async fn settled(&self) {
@@ -258,12 +267,6 @@ impl Writer {
 }
 
 impl Shared {
-    /// Whether a group is on its way, or a committer has been asked for.
-    fn is_busy(&self) -> bool {
-        let state = self.state.lock();
-        state.committing || state.in_flight.is_some()
-    }
-
     /// The state, if writes are taken now.
     fn admit(self: &Arc<Self>) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.state.lock();
@@ -331,7 +334,6 @@ impl Shared {
         state.committing = true;
         let alone = state.company <= 1 && state.repair.is_none();
         drop(state);
-        self.busy.notify_one();
         if alone && self.runner.lends_thread() {
             Committer::drive_once(self);
         } else {

@@ -72,6 +72,9 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if !self.tasks.stop_token().is_cancelled() {
             tracing::warn!(cluster = %self.id, "dropped without shutdown: nothing acknowledged is lost, the next start replays more");
+            for tree in &self.trees {
+                tree.abandon();
+            }
             self.tasks.abort();
         }
     }
@@ -200,7 +203,7 @@ impl Cluster {
         if let Some(tree) = self.find_tree(&settings.name) {
             return Ok(tree);
         }
-        if self.stop_token().is_cancelled() {
+        if self.stop_token().is_cancelled() || self.0.links.is_stopping() {
             return Err(Error::shutting_down());
         }
         let tree = Tree::open(TreeConfig {
@@ -273,7 +276,6 @@ impl Cluster {
 
     /// Stops where it stands, as a crash would, and waits until nothing touches the directory any more.
     pub async fn abort(&self) {
-        self.0.tasks.stop();
         futures::future::join_all(self.trees().iter().map(Tree::kill)).await;
         self.0.tasks.abort_and_join().await;
         self.0.meta.close().await;

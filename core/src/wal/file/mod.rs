@@ -4,6 +4,7 @@
 //! groups. A new segment names the one before it and how much of that is valid, so a tail that failed is cut durably
 //! without touching its file again.
 
+mod append;
 mod index;
 mod manifest;
 mod parse;

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
+use super::append::write_group;
 use super::index::SegmentIndex;
 use super::manifest::Manifest;
 use super::parse::{Parsed, parse_group};
@@ -66,6 +67,10 @@ fn failed(what: impl std::fmt::Display, error: io::Error) -> StorageError {
     StorageError::new(kind, what.to_string()).with_source(error)
 }
 
+fn given_up() -> StorageError {
+    StorageError::new(StorageErrorKind::Deadline, "the write landed after it was given up on")
+}
+
 impl FileStorage {
     /// Opens the log of a directory, or creates it as `new` says, and shows every group to `visit` in order. Blocks.
     ///
@@ -80,6 +85,7 @@ impl FileStorage {
         visit: Visitor<'_>,
     ) -> Result<OpenedLog, StorageError> {
         disk.create_dir_all(dir).map_err(|error| failed(dir.display(), error))?;
+        let fresh = new.clone();
         let manifest = match Manifest::load(disk.as_ref(), dir)? {
             Some(manifest) => {
                 Self::check_pinned(&manifest, &new)?;
@@ -91,7 +97,15 @@ impl FileStorage {
                 new
             }
         };
+        let mut manifest = manifest;
         let found = Recovery { disk: disk.as_ref(), dir, manifest: &manifest }.run(visit)?;
+        if found.segments.is_empty() && manifest.incarnation != fresh.incarnation {
+            // Either its creation was cut short, or its segments are gone: it is another log from now on, and peers that
+            // know the old one say so.
+            tracing::warn!(dir = %dir.display(), "no segment of this log is there: it begins anew under another incarnation");
+            fresh.store(disk.as_ref(), dir)?;
+            manifest = fresh;
+        }
         let next_lsn = found.segments.last().map_or(Lsn::ZERO, |last| last.next_lsn);
         let storage = Arc::new_cyclic(|this| Self {
             this: this.clone(),
@@ -160,23 +174,30 @@ impl FileStorage {
 
     /// Starts a new segment behind the last one; durable when it returns.
     fn add_segment(&self) -> Result<(), StorageError> {
-        let header = {
-            let segments = self.segments.read();
+        let (header, epoch) = {
+            let mut segments = self.segments.write();
+            let number = segments.next_number;
+            // A file that cannot be finished keeps its number; it holds no group, and recovery passes over it.
+            segments.next_number = SegmentNumber(number.0 + 1);
             let last = segments.list.last();
-            SegmentHeader {
+            let header = SegmentHeader {
                 incarnation: self.manifest.read().incarnation,
-                number: segments.next_number,
+                number,
                 first_lsn: last.map_or(Lsn::ZERO, |last| last.next_lsn),
                 first_group: segments.next_group,
                 before: last.map(|last| (last.header.number, last.end)),
-            }
+            };
+            (header, segments.epoch)
         };
         let path = self.dir.join(header.number.file_name());
-        let made = self.create(&path, &header);
+        let file = self
+            .create(&path, &header)
+            .map_err(|error| failed(format!("{} cannot be created", path.display()), error))?;
         let mut segments = self.segments.write();
-        // A file that could not be finished keeps its number; it holds no group, and recovery passes over it.
-        segments.next_number = SegmentNumber(header.number.0 + 1);
-        let file = made.map_err(|error| failed(format!("{} cannot be created", path.display()), error))?;
+        if segments.epoch != epoch {
+            // A repair has gone on without it; it names no place in the log that goes on.
+            return Err(given_up());
+        }
         segments.list.push(SegmentIndex::new(header, file));
         Ok(())
     }
@@ -202,27 +223,32 @@ impl FileStorage {
     }
 
     fn write(&self, group: &Group) -> Result<(), StorageError> {
-        let full = {
+        let (epoch, full) = {
             let segments = self.segments.read();
+            if segments.next_group != group.sequence() {
+                let said = format!("group {} came where {} belongs", group.sequence(), segments.next_group);
+                return Err(StorageError::new(StorageErrorKind::Io, said));
+            }
             let last = segments.list.last().expect("open made the first segment");
-            last.bytes() > 0 && last.end + group.stored_bytes() > self.segment_bytes(last.header.number)
+            let size = self.segment_bytes(last.header.number);
+            (segments.epoch, last.bytes() > 0 && last.end + group.stored_bytes() > size)
         };
         if full {
             self.add_segment()?;
         }
-        let (file, at, seed, epoch) = {
+        let (file, at, seed) = {
             let segments = self.segments.read();
+            if segments.epoch != epoch {
+                return Err(given_up());
+            }
             let last = segments.list.last().expect("open made the first segment");
-            (last.file.clone(), last.end, last.header.seed(), segments.epoch)
+            (last.file.clone(), last.end, last.header.seed())
         };
         write_group(file.as_ref(), group, at, seed)
             .map_err(|error| failed(format!("log of {} cannot be written", self.dir.display()), error))?;
         let mut segments = self.segments.write();
         if segments.epoch != epoch {
-            return Err(StorageError::new(
-                StorageErrorKind::Deadline,
-                "the group landed after it was given up on",
-            ));
+            return Err(given_up());
         }
         segments.next_group = group.sequence().next();
         segments.list.last_mut().expect("open made the first segment").push(group);
@@ -327,31 +353,6 @@ impl FileStorage {
     }
 }
 
-/// Most slices of one write that the system takes.
-const SLICES: usize = 1_024;
-
-fn write_group(file: &dyn DiskFile, group: &Group, mut at: u64, seed: u64) -> io::Result<()> {
-    let frames: Vec<_> = group
-        .blocks()
-        .iter()
-        .map(|framed| {
-            let block = framed.block.bytes();
-            framed.frame.encode(seed, &block[block.len() - 4..])
-        })
-        .collect();
-    let parts: Vec<&[u8]> = frames
-        .iter()
-        .zip(group.blocks())
-        .flat_map(|(frame, framed)| [&frame[..], &framed.block.bytes()[..]])
-        .collect();
-    for chunk in parts.chunks(SLICES) {
-        let mut slices: Vec<IoSlice<'_>> = chunk.iter().map(|part| IoSlice::new(part)).collect();
-        file.write_all_at(&mut slices, at)?;
-        at += chunk.iter().map(|part| part.len() as u64).sum::<u64>();
-    }
-    file.sync_data()
-}
-
 #[async_trait]
 impl WalStorage for FileStorage {
     fn append(&self, group: Arc<Group>, done: Completion) {
@@ -399,6 +400,15 @@ impl WalStorage for FileStorage {
         first.or(segments.list.last()).map_or(Lsn::ZERO, |segment| {
             if first.is_some() { segment.header.first_lsn } else { segment.next_lsn }
         })
+    }
+
+    fn give_up(&self, sequence: GroupSequence) -> bool {
+        let mut segments = self.segments.write();
+        if segments.next_group > sequence {
+            return false;
+        }
+        segments.epoch += 1;
+        true
     }
 
     fn reconcile(&self, done: Completion) {
