@@ -33,6 +33,7 @@
 
 pub mod causal;
 pub mod clock;
+pub mod cursors;
 pub mod disk;
 pub mod error;
 pub mod feed;

@@ -1,0 +1,5 @@
+//! Where the consumers of a log stand, durably: what the log may forget is decided from this and nothing else.
+
+mod registry;
+
+pub use registry::Registry;
