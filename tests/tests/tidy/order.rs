@@ -11,9 +11,10 @@ const ROOMS: &[&[&str]] = &[
     &["disk"],
     &["meta"],
     &["wal"],
-    &["cursors"],
     // The feed knows a tree only as the trait that it reads from, so it stands above.
     &["feed"],
+    // A consumer's position is the feed's cursor.
+    &["cursors"],
     &["tree"],
     &["sink"],
     &["gc"],

@@ -128,7 +128,7 @@ impl Cluster {
         }
         self.0.links.listen(&self.0.tasks).await?;
         for tree in self.trees() {
-            self.0.links.enroll_tree(&self.0.tasks, &tree, &self.0.limits)?;
+            self.0.links.enroll_tree(&self.0.tasks, &tree, self.0.meta.store(), &self.0.limits).await?;
         }
         for peer in &self.0.config.peers {
             self.add_peer(peer.clone()).await?;
@@ -181,8 +181,8 @@ impl Cluster {
         }
         let configured = self.0.config.trees.iter().find(|tree| tree.name == name).cloned();
         let tree = self.open_tree(&configured.unwrap_or_else(|| config::TreeConfig::new(name))).await?;
-        self.0.links.enroll_tree(&self.0.tasks, &tree, &self.0.limits)?;
-        self.0.links.connect(&self.0.tasks, &self.0.random)?;
+        self.0.links.enroll_tree(&self.0.tasks, &tree, self.0.meta.store(), &self.0.limits).await?;
+        self.0.links.connect(&self.0.tasks, &self.0.random).await?;
         Ok(tree)
     }
 
@@ -246,7 +246,7 @@ impl Cluster {
             ));
         }
         self.0.links.allow(&id, peer)?;
-        self.0.links.connect(&self.0.tasks, &self.0.random)
+        self.0.links.connect(&self.0.tasks, &self.0.random).await
     }
 
     /// Ends the exchange with a peer and forgets it.

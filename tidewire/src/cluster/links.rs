@@ -8,9 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidewire_applier::{Applier, ApplierMetrics, ReceiveState, ReceiveStatus, Server, ServerConfig};
 use tidewire_core::clock::WallClock;
+use tidewire_core::cursors::Registry;
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{BootId, ClusterId, TreeName};
 use tidewire_core::limits::Limits;
+use tidewire_core::meta::MetaStore;
 use tidewire_core::metrics::Metrics;
 use tidewire_core::random::Random;
 use tidewire_core::tasks::Tasks;
@@ -21,13 +23,30 @@ use tidewire_shipper::{ShipperConfig, ShipperHandle, ShipperMetrics, ShipperStat
 use crate::config::Peer;
 use crate::status::{Direction, Lag, PeerState, PeerStatus, PinnedBy};
 
+/// How often positions of consumers are stored.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// How long a stopping cluster waits for peers to acknowledge what they have not yet.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// A tree that takes part in the exchange.
+#[derive(Clone)]
+struct Enrolled {
+    tree: Tree,
+    applier: Applier,
+    cursors: Arc<Registry>,
+}
+
+/// A shipper that is to be started.
+struct Missing {
+    peer: ClusterId,
+    url: String,
+    enrolled: Enrolled,
+}
 
 #[derive(Default)]
 struct State {
     peers: BTreeMap<ClusterId, Peer>,
-    trees: BTreeMap<TreeName, (Tree, Applier)>,
+    trees: BTreeMap<TreeName, Enrolled>,
     shippers: BTreeMap<(ClusterId, TreeName), ShipperHandle>,
 }
 
@@ -80,12 +99,20 @@ impl Links {
     }
 
     /// Starts the applier of a tree, once.
-    pub(super) fn enroll_tree(&self, tasks: &Tasks, tree: &Tree, limits: &Limits) -> Result<(), Error> {
+    pub(super) async fn enroll_tree(
+        &self,
+        tasks: &Tasks,
+        tree: &Tree,
+        meta: Arc<dyn MetaStore>,
+        limits: &Limits,
+    ) -> Result<(), Error> {
         let name = tree.identity().tree.clone();
+        let cursors = Arc::new(Registry::open(meta, &name).await?);
         let mut state = self.state.lock();
         if state.trees.contains_key(&name) {
             return Ok(());
         }
+        keep_cursors(tasks, &name, cursors.clone());
         let settings = tidewire_applier::Settings {
             max_record_bytes: limits.max_record_bytes,
             // Half of what may be pending, so that local writes leave room for it.
@@ -96,7 +123,7 @@ impl Links {
         if let Some(server) = &*self.server.lock() {
             server.enroll_tree(applier.clone());
         }
-        state.trees.insert(name, (tree.clone(), applier));
+        state.trees.insert(name, Enrolled { tree: tree.clone(), applier, cursors });
         Ok(())
     }
 
@@ -118,43 +145,55 @@ impl Links {
         Ok(())
     }
 
-    /// Starts the shippers that are missing: one for each peer that is sent to, and tree.
-    pub(super) fn connect(&self, tasks: &Tasks, random: &Random) -> Result<(), Error> {
+    /// Starts the shippers that are missing: one for each peer that is sent to, and tree. Each is registered as a consumer
+    /// of the log, durably, before it reads.
+    pub(super) async fn connect(&self, tasks: &Tasks, random: &Random) -> Result<(), Error> {
         let Some(transport) = &self.transport else { return Ok(()) };
-        let mut state = self.state.lock();
-        let State { peers, trees, shippers } = &mut *state;
-        let mut known: Vec<ClusterId> = peers.keys().cloned().collect();
-        known.push(self.id.clone());
-        for (id, peer) in peers.iter().filter(|(_, peer)| peer.send) {
+        for missing in self.missing()? {
+            let name = missing.enrolled.tree.identity().tree.clone();
+            let consumer = consumer(&missing.peer);
+            let checkpoint = missing.enrolled.cursors.register(&consumer).await?;
+            let mut state = self.state.lock();
+            let place = (missing.peer.clone(), name);
+            if state.shippers.contains_key(&place) || !state.peers.contains_key(&missing.peer) {
+                continue;
+            }
+            let mut known: Vec<ClusterId> = state.peers.keys().cloned().collect();
+            known.push(self.id.clone());
+            let config = ShipperConfig {
+                peer: DialTarget { peer: missing.peer, url: missing.url },
+                boot: self.boot,
+                known_clusters: Arc::new(move || known.clone()),
+                transport: transport.clone(),
+                settings: tidewire_shipper::Settings::default(),
+                wall: self.wall.clone(),
+                metrics: self.shipper_metrics.clone(),
+            };
+            let (log, cursors) = (Arc::new(missing.enrolled.tree), missing.enrolled.cursors);
+            let durable = Arc::new(move |cursor| cursors.report(&consumer, cursor));
+            let shipper = tidewire_shipper::spawn(tasks, config, log, random.fork(), checkpoint, durable);
+            state.shippers.insert(place, shipper);
+        }
+        Ok(())
+    }
+
+    fn missing(&self) -> Result<Vec<Missing>, Error> {
+        let state = self.state.lock();
+        let mut missing = Vec::new();
+        for (id, peer) in state.peers.iter().filter(|(_, peer)| peer.send) {
             let Some(url) = &peer.url else {
                 let said = format!("peer {id} has no url to send to; give one, or set send = false");
                 return Err(Error::new(ErrorKind::Invalid, said));
             };
             let wanted = |name: &TreeName| {
-                peer.trees.is_empty() || peer.trees.iter().any(|tree| tree == name.as_str())
+                let listed = peer.trees.is_empty() || peer.trees.iter().any(|tree| tree == name.as_str());
+                listed && !state.shippers.contains_key(&(id.clone(), name.clone()))
             };
-            for (name, (tree, _)) in trees.iter().filter(|(name, _)| wanted(name)) {
-                let place = (id.clone(), name.clone());
-                if shippers.contains_key(&place) {
-                    continue;
-                }
-                let known = known.clone();
-                let config = ShipperConfig {
-                    peer: DialTarget { peer: id.clone(), url: url.clone() },
-                    boot: self.boot,
-                    known_clusters: Arc::new(move || known.clone()),
-                    transport: transport.clone(),
-                    settings: tidewire_shipper::Settings::default(),
-                    wall: self.wall.clone(),
-                    metrics: self.shipper_metrics.clone(),
-                };
-                let log = Arc::new(tree.clone());
-                let shipper =
-                    tidewire_shipper::spawn(tasks, config, log, random.fork(), None, Arc::new(|_| {}));
-                shippers.insert(place, shipper);
+            for (_, enrolled) in state.trees.iter().filter(|(name, _)| wanted(name)) {
+                missing.push(Missing { peer: id.clone(), url: url.clone(), enrolled: enrolled.clone() });
             }
         }
-        Ok(())
+        Ok(missing)
     }
 
     /// Ends the exchange with a peer.
@@ -173,6 +212,10 @@ impl Links {
         let server = self.server.lock().clone();
         if let Some(server) = server {
             server.remove(id).await;
+        }
+        let trees: Vec<Enrolled> = self.state.lock().trees.values().cloned().collect();
+        for enrolled in trees {
+            enrolled.cursors.remove(&consumer(id)).await?;
         }
         Ok(())
     }
@@ -205,8 +248,10 @@ impl Links {
         if let Some(server) = server {
             server.stop().await;
         }
-        for (_, applier) in self.state.lock().trees.values() {
-            applier.stop();
+        let trees: Vec<Enrolled> = self.state.lock().trees.values().cloned().collect();
+        for enrolled in trees {
+            enrolled.applier.stop();
+            flush(&enrolled.tree.identity().tree, &enrolled.cursors).await;
         }
     }
 
@@ -240,6 +285,31 @@ impl Links {
             bytes: lag.bytes,
             since: tree.end().lsn.get().saturating_sub(lag.entries).to_string(),
         })
+    }
+}
+
+/// The name of a peer among the consumers of a log.
+fn consumer(peer: &ClusterId) -> String {
+    format!("peer {peer}")
+}
+
+/// Stores positions once a second, until the tasks stop.
+fn keep_cursors(tasks: &Tasks, tree: &TreeName, cursors: Arc<Registry>) {
+    let (stop, tree) = (tasks.stop_token(), tree.clone());
+    tasks.spawn(format!("cursors of {tree}"), async move {
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(FLUSH_EVERY) => flush(&tree, &cursors).await,
+            }
+        }
+    });
+}
+
+async fn flush(tree: &TreeName, cursors: &Registry) {
+    if let Err(error) = cursors.flush().await {
+        tracing::warn!(%tree, %error, "positions of consumers are not stored; tried again in a second");
     }
 }
 
