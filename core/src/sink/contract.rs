@@ -7,13 +7,15 @@ use async_trait::async_trait;
 use crate::error::SinkError;
 use crate::feed::{Batch, Cursor};
 use crate::random::Random;
-use crate::tree::LogView;
+use crate::tree::{ChangeView, LogView};
 
 /// What a sink is given when it starts.
 #[derive(Clone)]
 pub struct SinkContext {
     /// The log that it reads.
     pub log: Arc<dyn LogView>,
+    /// Decodes what it is given.
+    pub changes: Arc<dyn ChangeView>,
     /// Where the stored checkpoint is, if there is one.
     pub checkpoint: Option<Cursor>,
     /// The seeded generator of this consumer.

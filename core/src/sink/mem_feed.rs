@@ -2,18 +2,20 @@
 //!
 //! It commits what it is told, one group a call, and keeps no state of keys.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::causal::{OriginMarks, VersionVector, Watermark};
 use crate::error::Error;
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
-use crate::id::{GroupSequence, Hlc, Lsn, Offset, PartitionId};
-use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Mutation};
-use crate::tree::{Located, LogView, TreeIdentity};
+use crate::id::{GroupSequence, Hlc, Lsn, Offset, OriginTag, PartitionId};
+use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Kind, Mutation};
+use crate::tree::{Change, ChangeView, Located, LogView, TreeIdentity, decode_block};
 
 /// Bytes that one read brings at most, if more than one group is there.
 const READ_BYTES: u64 = 64 * 1024;
@@ -241,6 +243,42 @@ impl LogView for MemFeed {
             return Ok(Located::FellOff { lowest: state.lowest });
         }
         Ok(Located::At(self.cursor(start)))
+    }
+}
+
+/// Nothing loses here: every record was effective.
+impl ChangeView for MemFeed {
+    fn decode(&self, batch: &Batch, from: Lsn) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for framed in batch.groups().iter().flat_map(|group| group.blocks()) {
+            decode_block(framed, self.0.identity.incarnation, batch, from, |_, _, _| true, &mut changes);
+        }
+        changes
+    }
+
+    fn removed(&self, change: &Change, after: Option<&[u8]>, limit: usize) -> Vec<Bytes> {
+        let Some(end) = change.end_key.as_deref() else { return Vec::new() };
+        let state = self.0.state.lock();
+        let mut keys = BTreeMap::new();
+        for framed in state.groups.iter().flat_map(|group| group.blocks()) {
+            for (at, record) in (0..).zip(framed.block.records().flatten()) {
+                let inside = record.key >= &change.key[..] && record.key < end;
+                let earlier = framed.frame.first_lsn.advanced(at) < change.lsn;
+                if inside && (earlier || record.kind == Kind::Set) {
+                    // A key that is set again later is left out.
+                    keys.insert(Bytes::copy_from_slice(record.key), earlier && record.kind == Kind::Set);
+                }
+            }
+        }
+        let removed = keys.into_iter().filter(|(key, live)| *live && after.is_none_or(|after| key > after));
+        removed.map(|(key, _)| key).take(limit).collect()
+    }
+
+    fn origin_name(&self, origin: OriginTag) -> String {
+        if origin == self.0.identity.origin() {
+            return self.0.identity.cluster.to_string();
+        }
+        format!("origin {:016x}", origin.get())
     }
 }
 

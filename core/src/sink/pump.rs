@@ -22,12 +22,12 @@ use crate::feed::{Batch, Cursor, FeedError, FeedSource};
 use crate::id::Lsn;
 use crate::random::Random;
 use crate::tasks::{Tasks, panic_text};
-use crate::tree::LogView;
+use crate::tree::{ChangeView, LogView};
 
 /// A log that a pump reads: a tree.
-pub trait PumpLog: FeedSource + LogView {}
+pub trait PumpLog: FeedSource + LogView + ChangeView {}
 
-impl<T: FeedSource + LogView> PumpLog for T {}
+impl<T: FeedSource + LogView + ChangeView> PumpLog for T {}
 
 /// Who learns what is durable at a sink, in the order in which the sink says it. It may go back once at the start of a
 /// run, when a destination was restored.
@@ -223,7 +223,7 @@ impl Worker {
         self.set_state(PumpState::Resuming);
         let log = self.pump.log.clone();
         let (checkpoint, random) = (self.pump.checkpoint, self.pump.random.clone());
-        let context = SinkContext { log: log.clone(), checkpoint, random };
+        let context = SinkContext { log: log.clone(), changes: log.clone(), checkpoint, random };
         let answered = tokio::select! { biased;
             () = self.stop.cancelled() => return Ok(()),
             answered = sink.resume(&context) => answered?,

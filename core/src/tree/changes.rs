@@ -6,13 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 
+use super::change::{Change, ChangeView, decode_block};
 use super::core::Tree;
 use crate::causal::VersionVector;
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource};
-use crate::id::{Dot, Lsn, Offset, Version};
-use crate::limits::MAX_PARTITIONS;
-use crate::record::{FramedBlock, Kind};
+use crate::id::{Lsn, OriginTag};
 
 /// How long a reading that has caught up waits before it says how far everything is complete.
 const MARK_PAUSE: Duration = Duration::from_millis(500);
@@ -26,23 +25,6 @@ pub enum Start {
     Now,
     /// Where another reading was.
     At(Cursor),
-}
-
-/// One effective change: it won when it was applied here. What lost on arrival is left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// What happened.
-    pub kind: Kind,
-    /// The key: a slice of its batch, so copy what you keep.
-    pub key: Bytes,
-    /// The value: a slice of its batch, so copy what you keep.
-    pub value: Bytes,
-    /// Its version.
-    pub version: Version,
-    /// Its identity.
-    pub dot: Dot,
-    /// Where reading goes on after it.
-    pub cursor: Cursor,
 }
 
 /// What a reading brings.
@@ -106,7 +88,7 @@ impl Changes {
             tokio::select! {
                 biased;
                 batch = self.reader.next() => {
-                    self.decode(&batch.map_err(refused)?);
+                    self.waiting.extend(self.tree.decode(&batch.map_err(refused)?, self.from));
                     self.marked = false;
                 }
                 () = tokio::time::sleep(MARK_PAUSE), if !self.marked => {
@@ -136,45 +118,35 @@ impl Changes {
         (cursor.lsn >= state.next_lsn)
             .then(|| Event::Resolved { frontier: state.progress.frontier.clone(), cursor })
     }
+}
 
-    fn decode(&mut self, batch: &Batch) {
+impl ChangeView for Tree {
+    fn decode(&self, batch: &Batch, from: Lsn) -> Vec<Change> {
+        let mut changes = Vec::with_capacity(usize::try_from(batch.records()).unwrap_or(0));
+        let manifest = self.0.storage.manifest();
         for framed in batch.groups().iter().flat_map(|group| group.blocks()) {
-            self.decode_block(framed);
+            let origin = framed.block.origin();
+            let incarnation = manifest.incarnation_of(origin).unwrap_or(manifest.incarnation);
+            let state = self.0.applied.state.read();
+            decode_block(
+                framed,
+                incarnation,
+                batch,
+                from,
+                |key, version, lsn| state.was_effective(key, version, lsn),
+                &mut changes,
+            );
         }
+        changes
     }
 
-    fn decode_block(&mut self, framed: &FramedBlock) {
-        let block = &framed.block;
-        let manifest = self.tree.0.storage.manifest();
-        let incarnation = manifest.incarnation_of(block.origin()).unwrap_or(manifest.incarnation);
-        let state = self.tree.0.applied.state.read();
-        let mut offsets = [Offset::ZERO; MAX_PARTITIONS as usize];
-        for run in block.runs() {
-            offsets[run.partition.index()] = run.first;
-        }
-        let mut lsn = framed.frame.first_lsn;
-        for (at, record) in block.records().flatten().enumerate() {
-            let Some(offset) = offsets.get_mut(record.partition.index()) else { continue };
-            let dot =
-                Dot { origin: block.origin(), incarnation, partition: record.partition, offset: *offset };
-            *offset = offset.next();
-            if at < usize::from(framed.frame.skip) {
-                continue;
-            }
-            let version = Version { hlc: record.hlc, origin: block.origin() };
-            let effective = state.was_effective(record.key, version, lsn);
-            if lsn >= self.from && effective && record.kind != Kind::Mark {
-                self.waiting.push_back(Change {
-                    kind: record.kind,
-                    key: block.bytes().slice_ref(record.key),
-                    value: block.bytes().slice_ref(record.value),
-                    version,
-                    dot,
-                    cursor: Cursor { lsn: lsn.next(), ..self.reader.cursor() },
-                });
-            }
-            lsn = lsn.next();
-        }
+    fn removed(&self, change: &Change, after: Option<&[u8]>, limit: usize) -> Vec<Bytes> {
+        let Some(end) = change.end_key.as_deref() else { return Vec::new() };
+        self.0.applied.state.read().removed(&change.key..end, change.lsn, after, limit)
+    }
+
+    fn origin_name(&self, origin: OriginTag) -> String {
+        Self::origin_name(self, origin)
     }
 }
 

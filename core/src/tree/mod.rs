@@ -4,6 +4,7 @@
 //! group is applied whole, in log order, before its writers are woken: a caller who goes away has committed or has not,
 //! and the state agrees with the log either way.
 
+mod change;
 mod changes;
 mod core;
 mod entry;
@@ -22,7 +23,10 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{Change, Changes, Event, Start};
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use change::decode_block;
+pub use change::{Change, ChangeView};
+pub use changes::{Changes, Event, Start};
 pub use core::{Digest, Operation, Tree, TreeSize};
 pub use entry::{Row, Value};
 pub use identity::{Consistency, TreeIdentity};

@@ -3,6 +3,9 @@
 //! One lock covers it: a group appears at once, so a reader never sees a later write of an origin without the earlier
 //! ones, nor half of a batch, whatever partitions they are in.
 
+use std::ops::Range;
+
+use bytes::Bytes;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -154,6 +157,32 @@ impl State {
     /// Whether a write is, or was when it was applied, the winner of its key.
     pub(super) fn was_effective(&self, key: &[u8], version: Version, lsn: Lsn) -> bool {
         self.find(key).is_none_or(|entry| entry.version <= version || entry.lsn > lsn)
+    }
+
+    /// Keys of a range, after one of them, that are deleted since the position of the delete, at most `limit`.
+    pub(super) fn removed(
+        &self,
+        range: Range<&[u8]>,
+        by: Lsn,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Vec<Bytes> {
+        let mut keys = Vec::new();
+        let mut index = self.index.lock();
+        let key = |slot: u32| self.entries[slot as usize].key();
+        index.settle(key);
+        let before = |key: &[u8]| key < range.start || after.is_some_and(|after| key <= after);
+        index.walk(key, before, |slot| {
+            let entry = &self.entries[slot as usize];
+            if entry.key() >= range.end || keys.len() >= limit {
+                return false;
+            }
+            if entry.lsn == by && entry.value().is_none() {
+                keys.push(Bytes::copy_from_slice(entry.key()));
+            }
+            true
+        });
+        keys
     }
 
     /// Live rows in key order: with the prefix, after a key, at most `limit`.

@@ -1,0 +1,89 @@
+//! [`Change`] and [`ChangeView`]: batches decoded into what was effective, for whoever wants keys and values.
+//!
+//! A log order is not a version order: what lost on arrival is left out, so that whoever applies changes in the order
+//! of a log ends with what the tree holds.
+
+use bytes::Bytes;
+
+use crate::feed::{Batch, Cursor};
+use crate::id::{Dot, Incarnation, Lsn, Offset, OriginTag, Version};
+use crate::limits::MAX_PARTITIONS;
+use crate::record::{FramedBlock, Kind};
+
+/// One effective change: it won when it was applied here. What lost on arrival is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What happened.
+    pub kind: Kind,
+    /// The key, or the first key of a range: a slice of its batch, so copy what you keep.
+    pub key: Bytes,
+    /// The key after the last one of a range: a slice of its batch.
+    pub end_key: Option<Bytes>,
+    /// The value: a slice of its batch, so copy what you keep.
+    pub value: Bytes,
+    /// When the value expires, in milliseconds since 1970.
+    pub deadline_ms: Option<u64>,
+    /// Its version.
+    pub version: Version,
+    /// Its identity.
+    pub dot: Dot,
+    /// Where it lies in this log.
+    pub lsn: Lsn,
+    /// Where reading goes on after it.
+    pub cursor: Cursor,
+}
+
+/// What a tree knows beyond the bytes of a batch.
+pub trait ChangeView: Send + Sync + 'static {
+    /// The effective changes of a batch at or after `from`, in log order. Maintenance is left out.
+    fn decode(&self, batch: &Batch, from: Lsn) -> Vec<Change>;
+
+    /// Keys that a range delete removed here, and that nothing has set since: in key order, after a key, at most
+    /// `limit`.
+    fn removed(&self, change: &Change, after: Option<&[u8]>, limit: usize) -> Vec<Bytes>;
+
+    /// The name of an origin, or a text with its tag if it is not known.
+    fn origin_name(&self, origin: OriginTag) -> String;
+}
+
+/// Decodes a block; `effective` says of a write whether it won when it was applied.
+pub(crate) fn decode_block(
+    framed: &FramedBlock,
+    incarnation: Incarnation,
+    batch: &Batch,
+    from: Lsn,
+    effective: impl Fn(&[u8], Version, Lsn) -> bool,
+    into: &mut Vec<Change>,
+) {
+    let block = &framed.block;
+    let mut offsets = [Offset::ZERO; MAX_PARTITIONS as usize];
+    for run in block.runs() {
+        offsets[run.partition.index()] = run.first;
+    }
+    let skip = usize::from(framed.frame.skip);
+    let mut lsn = framed.frame.first_lsn;
+    for (at, record) in block.records().flatten().enumerate() {
+        let Some(offset) = offsets.get_mut(record.partition.index()) else { continue };
+        let dot = Dot { origin: block.origin(), incarnation, partition: record.partition, offset: *offset };
+        *offset = offset.next();
+        if at < skip {
+            continue;
+        }
+        let version = Version { hlc: record.hlc, origin: block.origin() };
+        if lsn >= from && record.kind != Kind::Mark && effective(record.key, version, lsn) {
+            let slice = |part: &[u8]| block.bytes().slice_ref(part);
+            into.push(Change {
+                kind: record.kind,
+                key: slice(record.key),
+                end_key: record.end_key.map(slice),
+                value: slice(record.value),
+                deadline_ms: record.deadline_ms,
+                version,
+                dot,
+                lsn,
+                cursor: Cursor { lsn: lsn.next(), ..batch.end() },
+            });
+        }
+        lsn = lsn.next();
+    }
+}
