@@ -15,7 +15,7 @@ use crate::causal::VersionVector;
 use crate::clock::HybridClock;
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::id::{ClusterId, Incarnation, OriginTag, TreeName};
+use crate::id::{ClusterId, Incarnation, Lsn, OriginTag, TreeName};
 use crate::latest::Latest;
 use crate::limits::Limits;
 use crate::metrics::{Labels, Metrics};
@@ -213,7 +213,7 @@ fn replay(
     // The incarnations are needed while the log is still being opened; the state only passes them through to its marks,
     // so they are set right afterwards from the manifest.
     let known = Manifest::load(disk.as_ref(), &dir).ok().flatten().unwrap_or_else(|| new.clone());
-    let opened = FileStorage::open(disk, &dir, new, limits, tasks, &mut |group| {
+    let opened = FileStorage::open(disk, &dir, new, limits, tasks, Lsn::ZERO, &mut |group| {
         let (state, observed) = &mut *state.lock();
         state.apply(group, |origin| known.incarnation_of(origin).unwrap_or(known.incarnation));
         for framed in group.blocks() {

@@ -12,5 +12,8 @@ mod recovery;
 mod segment;
 mod storage;
 
+#[cfg(test)]
+mod tests;
+
 pub use manifest::Manifest;
 pub use storage::{FileStorage, OpenedLog};

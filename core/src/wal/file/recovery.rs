@@ -15,10 +15,10 @@ use super::parse::{Parsed, has_later_group, parse_group};
 use super::segment::{HEADER_BYTES, SegmentHeader, SegmentNumber};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{StorageError, StorageErrorKind};
-use crate::id::GroupSequence;
+use crate::id::{GroupSequence, Lsn};
 use crate::record::Group;
 
-/// Who sees every group of the log, in order.
+/// Who sees the groups of the log that are asked for, in order.
 pub(super) type Visitor<'a> = &'a mut dyn FnMut(&Arc<Group>);
 
 /// What recovery found.
@@ -33,6 +33,8 @@ pub(super) struct Recovery<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) dir: &'a Path,
     pub(super) manifest: &'a Manifest,
+    /// Groups that end here or below are not shown.
+    pub(super) from: Lsn,
 }
 
 impl Recovery<'_> {
@@ -131,7 +133,7 @@ impl Recovery<'_> {
         let seed = SegmentHeader {
             incarnation: self.manifest.incarnation,
             number,
-            first_lsn: crate::id::Lsn::ZERO,
+            first_lsn: Lsn::ZERO,
             first_group: GroupSequence::ZERO,
             before: None,
         }
@@ -172,7 +174,9 @@ impl Recovery<'_> {
                 Parsed::Group(group, length) if group.sequence() == *next_group => {
                     let group = Arc::new(group);
                     segment.push(&group);
-                    visit(&group);
+                    if group.next_lsn() > self.from {
+                        visit(&group);
+                    }
                     *next_group = next_group.next();
                     at += length;
                     continue;

@@ -72,7 +72,8 @@ fn given_up() -> StorageError {
 }
 
 impl FileStorage {
-    /// Opens the log of a directory, or creates it as `new` says, and shows every group to `visit` in order. Blocks.
+    /// Opens the log of a directory, or creates it as `new` says, and shows every group that reaches beyond `from` to
+    /// `visit`, in order: what lies below is known otherwise, from a snapshot. Blocks.
     ///
     /// # Errors
     /// `Corrupt` when something before the torn tail is damaged, `Unsupported` when the log belongs to somebody else.
@@ -82,6 +83,7 @@ impl FileStorage {
         new: Manifest,
         limits: Limits,
         tasks: Tasks,
+        from: Lsn,
         visit: Visitor<'_>,
     ) -> Result<OpenedLog, StorageError> {
         disk.create_dir_all(dir).map_err(|error| failed(dir.display(), error))?;
@@ -98,7 +100,7 @@ impl FileStorage {
             }
         };
         let mut manifest = manifest;
-        let found = Recovery { disk: disk.as_ref(), dir, manifest: &manifest }.run(visit)?;
+        let found = Recovery { disk: disk.as_ref(), dir, manifest: &manifest, from }.run(visit)?;
         if found.segments.is_empty() && manifest.incarnation != fresh.incarnation {
             // Either its creation was cut short, or its segments are gone: it is another log from now on, and peers that
             // know the old one say so.

@@ -1,0 +1,5 @@
+//! Claims about the log on files, below the writer: groups are handed to the provider as a committer would.
+
+mod rig;
+
+mod opening;

@@ -1,0 +1,115 @@
+//! [`Rig`]: a log on a disk in memory, filled group by group.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::causal::VersionVector;
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, PartitionId, TreeName};
+use crate::limits::Limits;
+use crate::record::{BlockBuilder, Frame, FramedBlock, Group, MergeMode, Mutation};
+use crate::tasks::{Tasks, Threads};
+use crate::wal::file::{FileStorage, Manifest};
+use crate::wal::{Completion, WalStorage};
+
+pub(super) const DIR: &str = "/data/trees/t/wal";
+pub(super) const PARTITIONS: u16 = 2;
+
+/// An open log, and what its writer would know.
+pub(super) struct Rig {
+    pub(super) storage: Arc<FileStorage>,
+    pub(super) next_lsn: Lsn,
+    pub(super) next_group: GroupSequence,
+    /// Groups that opening showed, by first and next position.
+    pub(super) shown: Vec<(Lsn, Lsn)>,
+    pub(super) offsets: [Offset; PARTITIONS as usize],
+    hlc: Hlc,
+}
+
+pub(super) fn limits() -> Limits {
+    Limits { segment_bytes_min: 1024, segment_bytes_max: 2048, ..Limits::tiny() }
+}
+
+fn manifest(incarnation: u64) -> Manifest {
+    Manifest {
+        incarnation: Incarnation::new(incarnation),
+        cluster: ClusterId::new("here").expect("name"),
+        tree: TreeName::new("t").expect("name"),
+        partitions: PARTITIONS,
+        merge: MergeMode::LastWriterWins,
+        origins: Default::default(),
+    }
+}
+
+impl Rig {
+    pub(super) fn open(disk: Arc<dyn Disk>) -> Result<Self, StorageError> {
+        Self::open_from(disk, Lsn::ZERO)
+    }
+
+    pub(super) fn open_from(disk: Arc<dyn Disk>, from: Lsn) -> Result<Self, StorageError> {
+        let tasks = Tasks::new(Threads::Inline);
+        let (mut shown, mut hlc) = (Vec::new(), Hlc::new(1_000));
+        let mut offsets = [Offset::ZERO; PARTITIONS as usize];
+        let opened =
+            FileStorage::open(disk, Path::new(DIR), manifest(77), limits(), tasks, from, &mut |group| {
+                shown.push((group.first_lsn(), group.next_lsn()));
+                for block in group.blocks().iter().map(|framed| &framed.block) {
+                    hlc = hlc.max(block.last_hlc());
+                    for run in block.runs() {
+                        offsets[run.partition.index()] = run.end();
+                    }
+                }
+            })?;
+        Ok(Self {
+            storage: opened.storage,
+            next_lsn: opened.next_lsn,
+            next_group: opened.next_group,
+            shown,
+            offsets,
+            hlc,
+        })
+    }
+
+    /// A group that would come next, of records with values of so many bytes.
+    pub(super) fn group(&mut self, records: usize, bytes: usize) -> Group {
+        let origin = ClusterId::new("here").expect("name").tag();
+        let mut builder = BlockBuilder::new(origin, PARTITIONS, 0, records * bytes);
+        for at in 0..records {
+            let mutation = Mutation::set(format!("{}/{at}", self.next_group), vec![7; bytes]);
+            let partition = PartitionId::of(&mutation.key, PARTITIONS);
+            self.hlc = Hlc::new(self.hlc.get() + 1);
+            builder.push(&mutation, partition, self.offsets[partition.index()], self.hlc, false);
+            self.offsets[partition.index()] = self.offsets[partition.index()].next();
+        }
+        let block = builder.seal(&VersionVector::default(), Incarnation::new(77));
+        let frame = Frame {
+            sequence: self.next_group,
+            index: 0,
+            frames: 1,
+            length: u32::try_from(block.bytes().len()).expect("small"),
+            first_lsn: self.next_lsn,
+            closed: self.hlc,
+            skip: 0,
+        };
+        Group::new(vec![FramedBlock { frame, block }])
+    }
+
+    /// Appends a group as the committer does: positions that were given out are never given out again, the number of a
+    /// group that failed is.
+    pub(super) fn append(&mut self, records: usize, bytes: usize) -> Result<(Lsn, Lsn), StorageError> {
+        let group = self.group(records, bytes);
+        let place = (group.first_lsn(), group.next_lsn());
+        self.next_lsn = group.next_lsn();
+        let answer = Arc::new(Mutex::new(None));
+        let told = answer.clone();
+        self.storage.append(Arc::new(group), Completion::new(move |result| *told.lock() = Some(result)));
+        let answer = answer.lock().take().expect("files answer before they return");
+        answer.map(|()| {
+            self.next_group = self.next_group.next();
+            place
+        })
+    }
+}
