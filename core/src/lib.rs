@@ -5,7 +5,7 @@
 //! shipper to another cluster for one, is a [`sink`] of the [`feed`].
 //!
 //! The rooms stand in the order in which data walks through them, and a room uses only what stands above it: the small
-//! words ([`limits`], [`id`], [`error`], [`random`], [`latest`], [`clock`], [`metrics`], [`tasks`]), then [`causal`],
+//! words ([`limits`], [`id`], [`error`], [`random`], [`latest`], [`clock`], [`metrics`], [`tasks`], [`units`]), then [`causal`],
 //! [`record`], [`disk`], [`meta`], [`wal`], [`feed`], [`tree`], [`sink`]. [`transport`] uses the words, `record` and
 //! `causal` only. Programs that embed Tidewire use the crate `tidewire`; this one is for those who implement a seam: the
 //! disk, the metadata, a transport, a sink.
@@ -48,4 +48,5 @@ pub mod sink;
 pub mod tasks;
 pub mod transport;
 pub mod tree;
+pub mod units;
 pub mod wal;

@@ -4,7 +4,6 @@
 //! environment over it ([`load`]); an embedder builds one and the facade calls [`ClusterConfig::validate`]. Components
 //! (disk, clock, transport) are never settings: they come through builders.
 
-mod duration;
 #[cfg(feature = "server")]
 mod file;
 #[cfg(feature = "server")]
@@ -13,12 +12,10 @@ mod problem;
 #[cfg(feature = "server")]
 mod schema;
 mod settings;
-mod size;
 mod validate;
 #[cfg(all(test, feature = "server"))]
 mod wrong_files;
 
-pub use duration::HumanDuration;
 #[cfg(feature = "server")]
 pub use file::load;
 #[cfg(feature = "server")]
@@ -28,4 +25,4 @@ pub use settings::{
     ClusterConfig, Consistency, Delivery, Identity, LimitSettings, Listen, LogSettings, Merge, Peer,
     SinkConfig, TreeConfig,
 };
-pub use size::ByteSize;
+pub use tidewire_core::units::{ByteSize, HumanDuration};
