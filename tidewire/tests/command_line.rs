@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 
 /// Runs the binary; `url` is added where there is one.
-fn tidewire(arguments: &[&str], url: Option<&str>, stdin: &[u8]) -> Output {
+pub(super) fn tidewire(arguments: &[&str], url: Option<&str>, stdin: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidewire"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(url) = url {
@@ -37,7 +37,7 @@ fn read_request(stream: &mut TcpStream) -> String {
 }
 
 /// Runs the binary against a server that gives these answers, one connection each. Returns what it was asked, too.
-fn against(answers: &[&str], arguments: &[&str], stdin: &[u8]) -> (Output, Vec<String>) {
+pub(super) fn against(answers: &[&str], arguments: &[&str], stdin: &[u8]) -> (Output, Vec<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     std::thread::scope(|scope| {
@@ -59,20 +59,20 @@ fn against(answers: &[&str], arguments: &[&str], stdin: &[u8]) -> (Output, Vec<S
     })
 }
 
-fn ok(headers: &str, body: &str) -> String {
+pub(super) fn ok(headers: &str, body: &str) -> String {
     answer("200 OK", headers, body)
 }
 
-fn answer(status: &str, headers: &str, body: &str) -> String {
+pub(super) fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
 }
 
-fn stdout(output: &Output) -> String {
+pub(super) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// The one line that a failing command prints.
-fn complaint(output: &Output) -> String {
+pub(super) fn complaint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(text.lines().count(), 1, "{text}");
     text

@@ -108,6 +108,15 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| self.not_understood(&error))
     }
 
+    /// Sends JSON, and returns the answer in JSON.
+    pub(crate) fn post_json(&self, path: &str, body: &[u8]) -> Result<serde_json::Value, Failure> {
+        let request = self.agent.post(format!("{}{path}", self.base));
+        let request = request.header("Content-Type", "application/json");
+        let mut response = self.answer(self.authorized(request).send(body))?;
+        let body = self.body(&mut response)?;
+        serde_json::from_slice(&body).map_err(|error| self.not_understood(&error))
+    }
+
     /// An answer that stays open.
     pub(crate) fn stream(
         &self,

@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 use super::client::Connection;
 use super::config::ConfigCommand;
 use super::data::{KeyArgs, PutArgs, ScanArgs, WatchArgs};
-use super::{Failure, config, data, status};
+use super::load::LoadArgs;
+use super::{Failure, config, data, load, status};
 use crate::bench::BenchArgs;
 use crate::demo::DemoArgs;
 use crate::serve::ServeArgs;
@@ -41,6 +42,8 @@ enum Command {
     Delete(KeyArgs),
     /// Print keys and values in key order
     Scan(ScanArgs),
+    /// Write every line of a file of JSON lines
+    Load(LoadArgs),
     /// Print changes as they happen, one line each
     Watch(WatchArgs),
     /// Show trees, peers, lag, log size and health
@@ -83,6 +86,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         Command::Get(args) => data::get(args, out)?,
         Command::Delete(args) => data::delete(args, out)?,
         Command::Scan(args) => data::scan(args, out)?,
+        Command::Load(args) => load::load(&args, out)?,
         Command::Watch(args) => data::watch(&args, out)?,
         Command::Status(connection) => status::status(&connection, out)?,
         Command::Peers(PeersCommand::List(connection)) => status::peers(&connection, out)?,

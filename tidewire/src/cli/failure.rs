@@ -44,6 +44,18 @@ impl Failure {
         Self { code: kind.map_or(3, |kind| kind.exit_code()), message: message.into() }
     }
 
+    /// Whether the server cannot be reached or fails, so that the same request may succeed later.
+    pub(crate) fn is_servers(&self) -> bool {
+        self.code == 3
+    }
+
+    /// The same, and what to do about it.
+    #[must_use]
+    pub(crate) fn with(mut self, advice: &str) -> Self {
+        self.message = format!("{}; {advice}", self.message);
+        self
+    }
+
     /// Prints the failure and turns it into the process's exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {
@@ -58,6 +70,12 @@ impl Failure {
             }
         }
         ExitCode::from(self.code)
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

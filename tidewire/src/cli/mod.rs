@@ -8,6 +8,7 @@ mod command;
 mod config;
 mod data;
 mod failure;
+mod load;
 mod status;
 mod table;
 
