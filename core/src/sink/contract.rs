@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use crate::error::SinkError;
 use crate::feed::{Batch, Cursor};
 use crate::random::Random;
+use crate::tasks::Tasks;
 use crate::tree::{ChangeView, LogView};
 
 /// What a sink is given when it starts.
@@ -16,8 +17,10 @@ pub struct SinkContext {
     pub log: Arc<dyn LogView>,
     /// Decodes what it is given.
     pub changes: Arc<dyn ChangeView>,
-    /// Where the stored checkpoint is, if there is one.
-    pub checkpoint: Option<Cursor>,
+    /// Where the run starts unless the destination itself knows better: what was durable last, or the beginning.
+    pub checkpoint: Cursor,
+    /// For work that blocks: [`Tasks::blocking`].
+    pub tasks: Tasks,
     /// The seeded generator of this consumer.
     pub random: Random,
 }
@@ -28,6 +31,11 @@ pub struct SinkContext {
 /// back within a run. An error ends the run; the pump backs off and calls `resume` again.
 #[async_trait]
 pub trait Sink: Send {
+    /// What it is, as `type` in a configuration and in status.
+    fn kind(&self) -> &'static str {
+        "custom"
+    }
+
     /// Called at the start of every run. Where the destination itself says it is, because it keeps the position with
     /// the data; or None: the pump starts at the checkpoint.
     ///

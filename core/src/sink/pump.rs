@@ -133,6 +133,7 @@ enum Event {
 
 struct Worker {
     pump: Pump,
+    tasks: Tasks,
     backoff: Backoff,
     stop: CancellationToken,
     wake: Arc<Notify>,
@@ -158,7 +159,7 @@ impl Pump {
             PumpHandle { stop: stop.clone(), wake: wake.clone(), status: seen, log: self.log.clone() };
         let backoff = Backoff::new(self.settings.backoff.clone());
         let name = self.name.clone();
-        let worker = Worker { pump: self, backoff, stop, wake, status };
+        let worker = Worker { pump: self, tasks: tasks.clone(), backoff, stop, wake, status };
         tasks.spawn(name, worker.work(sink));
         handle
     }
@@ -222,16 +223,23 @@ impl Worker {
     async fn run(&mut self, sink: &mut dyn Sink) -> Result<(), Fault> {
         self.set_state(PumpState::Resuming);
         let log = self.pump.log.clone();
-        let (checkpoint, random) = (self.pump.checkpoint, self.pump.random.clone());
-        let context = SinkContext { log: log.clone(), changes: log.clone(), checkpoint, random };
+        let beginning = Cursor { incarnation: log.identity().incarnation, lsn: Lsn::ZERO };
+        let checkpoint = self.pump.checkpoint.unwrap_or(beginning);
+        let context = SinkContext {
+            log: log.clone(),
+            changes: log.clone(),
+            checkpoint,
+            tasks: self.tasks.clone(),
+            random: self.pump.random.clone(),
+        };
         let answered = tokio::select! { biased;
             () = self.stop.cancelled() => return Ok(()),
             answered = sink.resume(&context) => answered?,
         };
-        let beginning = Cursor { incarnation: log.identity().incarnation, lsn: Lsn::ZERO };
-        let from = answered.or(checkpoint).unwrap_or(beginning);
+        let from = answered.unwrap_or(checkpoint);
         if answered.is_some() {
-            self.report(from, checkpoint.is_none_or(|before| before.lsn < from.lsn));
+            let progress = self.pump.checkpoint.is_none_or(|before| before.lsn < from.lsn);
+            self.report(from, progress);
         }
         self.set_state(PumpState::Running);
         self.feed(sink, from).await

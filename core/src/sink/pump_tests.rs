@@ -48,7 +48,7 @@ impl Sink for Scripted {
             Ok(answer) => answer.map(cursor),
             Err(kind) => return Err(SinkError::new(kind, "scripted")),
         };
-        script.written = answer.or(ctx.checkpoint).map_or(0, |at| at.lsn.get());
+        script.written = answer.unwrap_or(ctx.checkpoint).lsn.get();
         script.answered = script.written;
         let start = script.written;
         script.starts.push(start);
