@@ -3,4 +3,11 @@
 //! Every connector implements a seam of `tidewire-core` and passes its conformance suite. The crate has no default
 //! features.
 
+mod invalid;
+#[cfg(feature = "json")]
+pub mod json;
+#[cfg(feature = "jsonl")]
+pub mod jsonl;
 pub mod transports;
+
+pub use invalid::InvalidSettings;

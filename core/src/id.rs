@@ -232,6 +232,11 @@ name!(
     TreeName,
     "tree"
 );
+name!(
+    /// The name of a sink of a tree: its position is kept under it.
+    SinkName,
+    "sink"
+);
 
 impl ClusterId {
     /// How this cluster appears in bytes.

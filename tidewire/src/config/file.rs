@@ -131,21 +131,24 @@ impl Reader<'_> {
     }
 
     fn check_keys(&mut self, section: &Section, path: &str, table: &DeTable<'_>, plain: &toml::Table) {
+        let keys = section.keys_of(plain);
+        // Which keys a table of an unknown type may have, nobody can say; the type is what is reported.
+        let unknown_type = section.open && keys.len() == section.keys.len();
         let mut names: Vec<_> = table.keys().collect();
         names.sort_by_key(|name| name.span().start);
         for name in names {
             let line = self.line_of(name.span().start);
             let name: &str = name.get_ref();
             let at = format!("{path}.{name}");
-            match section.key(name) {
+            match keys.iter().find(|key| key.name == name) {
                 Some(key) => {
                     if let Err(message) = key.kind.check(&plain[name]) {
                         self.report(line, &at, message);
                     }
                     self.origins.insert(at, Origin::Line(line));
                 }
-                None if section.open => {}
-                None => self.report(line, at, unknown_key(name, section)),
+                None if unknown_type => {}
+                None => self.report(line, at, unknown_key(name, section, &keys)),
             }
         }
     }
@@ -198,7 +201,10 @@ impl Reader<'_> {
                 single => vec![(section.name.to_owned(), single)],
             };
             for (path, table) in tables {
-                for key in section.keys.iter().filter(|key| key.required) {
+                let plain = table.and_then(toml::Value::as_table);
+                let keys =
+                    plain.map_or_else(|| section.keys.iter().collect(), |plain| section.keys_of(plain));
+                for key in keys.into_iter().filter(|key| key.required) {
                     if table.is_none_or(|table| table.get(key.name).is_none()) {
                         let line = self.line(&path);
                         let message = format!("is missing: {} {} needs it", section.head(), key.meaning);
@@ -251,8 +257,8 @@ fn unknown_section(name: &str) -> String {
     format!("unknown section{hint}; allowed: {heads}")
 }
 
-fn unknown_key(name: &str, section: &Section) -> String {
-    let hint = schema::did_you_mean(name, section.keys.iter().map(|key| key.name));
-    let allowed = section.keys.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
+fn unknown_key(name: &str, section: &Section, keys: &[&schema::Key]) -> String {
+    let hint = schema::did_you_mean(name, keys.iter().map(|key| key.name));
+    let allowed = keys.iter().map(|key| key.name).collect::<Vec<_>>().join(", ");
     format!("unknown key{hint}; allowed under {}: {allowed}", section.head())
 }

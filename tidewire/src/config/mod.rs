@@ -12,6 +12,7 @@ mod problem;
 #[cfg(feature = "server")]
 mod schema;
 mod settings;
+pub(crate) mod sink_types;
 mod validate;
 #[cfg(all(test, feature = "server"))]
 mod wrong_files;
@@ -22,7 +23,7 @@ pub use file::load;
 pub use print::{example, show};
 pub use problem::{ConfigError, Problem};
 pub use settings::{
-    ClusterConfig, Consistency, Delivery, Identity, LimitSettings, Listen, LogSettings, Merge, Peer,
-    SinkConfig, TreeConfig,
+    ClusterConfig, Consistency, Delivery, Identity, LimitSettings, Listen, LogSettings, Merge, OnPoison,
+    Peer, SinkConfig, SinkStart, TreeConfig,
 };
 pub use tidewire_core::units::{ByteSize, HumanDuration};

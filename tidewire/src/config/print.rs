@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::file::{self, Origin};
-use super::schema::{Key, SECTIONS, Section};
+use super::schema::{Key, SECTIONS, SINK_TYPES, Section};
 use super::{ClusterConfig, ConfigError, Peer, TreeConfig};
 
 /// The configuration that the example shows: every default, one tree.
@@ -40,8 +40,21 @@ pub fn example() -> String {
                 None => line(&mut text, format_args!("# {:<40} # {}", key.name, key.meaning)),
             }
         }
+        if section.open {
+            sink_types(&mut text);
+        }
     }
     text
+}
+
+/// The keys of each type of sink, as comments.
+fn sink_types(text: &mut String) {
+    for (kind, keys) in SINK_TYPES {
+        line(text, format_args!("# Of type = {kind:?}:"));
+        for key in *keys {
+            line(text, format_args!("# {:<40} # {}", key.name, key.meaning));
+        }
+    }
 }
 
 /// The effective settings of a file, each with where it came from.
@@ -81,7 +94,7 @@ fn show_section(
     }
     line(text, format_args!("{}", section.head()));
     let set = |key: &&Key| table.contains_key(key.name);
-    for key in section.keys.iter().filter(set) {
+    for key in section.keys_of(table).into_iter().filter(set) {
         let origin = match loaded.origins.get(&format!("{path}.{}", key.name)) {
             Some(Origin::Line(line)) => format!("line {line}"),
             Some(Origin::Environment) => "environment".to_owned(),
@@ -124,7 +137,7 @@ mod tests {
             }
         }
         let peers = text.find("# [[peers]]").expect("peers are shown");
-        let sinks = text.find("# No sink type").expect("sinks are named");
+        let sinks = text.find("# A destination").expect("sinks are named");
         let taken_in = text[peers..sinks].replace("\n# ", "\n").replacen("# ", "", 1);
         let config = read(&format!("{}{taken_in}", &text[..peers]));
         assert_eq!(config.peers, [Peer::new("us-east", "http://127.0.0.1:7410")]);

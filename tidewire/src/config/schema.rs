@@ -134,15 +134,51 @@ pub(super) const SECTIONS: &[Section] = &[
         name: "sinks",
         repeated: true,
         open: true,
-        meaning: "No sink type is built in yet: an entry is refused.",
+        meaning: "A destination that a tree feeds. The keys of its type stand beside these. Repeat for each.",
         keys: &[
-            required("name", Kind::Text, "Required."),
+            required(
+                "name",
+                Kind::Text,
+                "Required; the position is kept under it. [a-z0-9][a-z0-9_.-]{0,62}",
+            ),
             required("tree", Kind::Text, "Required: the tree that feeds it."),
-            required("type", Kind::Text, "Required."),
-            key("delivery", Kind::Choice(&["at_least_once", "exactly_once"]), "\"at_least_once\"."),
+            required("type", Kind::Text, "Required: what it is."),
+            key(
+                "delivery",
+                Kind::Choice(&["at_least_once", "exactly_once"]),
+                "\"at_least_once\", the only value so far.",
+            ),
+            key(
+                "start",
+                Kind::Choice(&["beginning", "now"]),
+                "Where a new one begins: \"beginning\" of what the log retains, or \"now\".",
+            ),
+            key(
+                "on_poison",
+                Kind::Choice(&["stop", "dead_letter"]),
+                "A record that is never taken: \"stop\", or \"dead_letter\" parks it and goes on.",
+            ),
         ],
     },
 ];
+
+/// The keys of each type of sink, beside those of every sink.
+pub(super) const SINK_TYPES: &[(&str, &[Key])] = &[
+    #[cfg(feature = "jsonl")]
+    (
+        "jsonl",
+        &[required(
+            "path",
+            Kind::Text,
+            "Required: the file that lines are appended to; \"-\": standard output.",
+        )],
+    ),
+];
+
+/// The keys of a type of sink; none for one that is not known.
+fn sink_keys(kind: &str) -> &'static [Key] {
+    SINK_TYPES.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, keys)| keys)
+}
 
 impl Section {
     pub(super) fn named(name: &str) -> Option<&'static Self> {
@@ -151,6 +187,12 @@ impl Section {
 
     pub(super) fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// The keys that one table of this section may have: in an open one also those of the table's type.
+    pub(super) fn keys_of(&self, table: &toml::Table) -> Vec<&'static Key> {
+        let kind = table.get("type").and_then(toml::Value::as_str).filter(|_| self.open);
+        self.keys.iter().chain(kind.map_or(&[][..], sink_keys)).collect()
     }
 
     /// How the section's head is written.

@@ -261,7 +261,29 @@ pub enum Delivery {
     ExactlyOnce,
 }
 
-/// One of `[[sinks]]`: the keys that every type has. The rest belong to the type.
+/// Where a sink begins that has never run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SinkStart {
+    /// With the oldest change that the log retains.
+    #[default]
+    Beginning,
+    /// With the next change.
+    Now,
+}
+
+/// What becomes of a record that the destination will never take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnPoison {
+    /// The sink stops and says so; nothing is left out.
+    #[default]
+    Stop,
+    /// It is parked among the dead letters, and the sink goes on.
+    DeadLetter,
+}
+
+/// One of `[[sinks]]`: the keys that every type has, and those of its type.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct SinkConfig {
     /// The sink's name.
@@ -274,4 +296,28 @@ pub struct SinkConfig {
     /// How often it may deliver one record.
     #[serde(default)]
     pub delivery: Delivery,
+    /// Where it begins when it has never run.
+    #[serde(default)]
+    pub start: SinkStart,
+    /// What becomes of a record that the destination will never take.
+    #[serde(default)]
+    pub on_poison: OnPoison,
+    /// The keys of its type; the connector reads and checks them.
+    #[serde(flatten)]
+    pub settings: toml::Table,
+}
+
+impl SinkConfig {
+    /// A sink with the defaults and no keys of its type yet.
+    pub fn new(name: impl Into<String>, tree: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            tree: tree.into(),
+            kind: kind.into(),
+            delivery: Delivery::default(),
+            start: SinkStart::default(),
+            on_poison: OnPoison::default(),
+            settings: toml::Table::new(),
+        }
+    }
 }

@@ -8,10 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tidewire_core::error::Error;
-use tidewire_core::id::{ClusterId, TreeName};
+use tidewire_core::id::{ClusterId, SinkName, TreeName};
 use tidewire_core::limits::{MAX_KNOWN_CLUSTERS, MAX_PARTITIONS, MAX_RECORD_BYTES_CEILING};
 
-use super::{ByteSize, ClusterConfig, ConfigError, Delivery, HumanDuration, Peer, Problem};
+use super::{ByteSize, ClusterConfig, ConfigError, Delivery, HumanDuration, Peer, Problem, sink_types};
 
 impl ClusterConfig {
     /// Checks every rule and hands the configuration back unchanged.
@@ -183,15 +183,15 @@ impl ClusterConfig {
 
     fn check_sinks(&self, problems: &mut Vec<Problem>) {
         let known: Vec<&str> = self.trees.iter().map(|tree| tree.name.as_str()).collect();
+        let mut seen = BTreeSet::new();
         for (index, sink) in self.sinks.iter().enumerate() {
             let at = |key: &str| format!("sinks[{index}].{key}");
-            problems.push(Problem::new(
-                at("type"),
-                format!(
-                    "{:?} is not known: no sink type is built in yet; remove this [[sinks]] entry",
-                    sink.kind
-                ),
-            ));
+            check_name(&at("name"), SinkName::new(&sink.name), problems);
+            if !seen.insert((&sink.tree, &sink.name)) {
+                let said =
+                    format!("{:?} is listed twice for tree {:?}; give each its own", sink.name, sink.tree);
+                problems.push(Problem::new(at("name"), said));
+            }
             if !known.contains(&sink.tree.as_str()) {
                 problems.push(Problem::new(at("tree"), no_such_tree(&sink.tree, &known)));
             }
@@ -200,6 +200,18 @@ impl ClusterConfig {
                     at("delivery"),
                     "\"exactly_once\" does not exist yet; write delivery = \"at_least_once\"",
                 ));
+            }
+            match sink_types::named(&sink.kind) {
+                Err(message) => problems.push(Problem::new(at("type"), message)),
+                Ok(built_in) => {
+                    if let Err(invalid) = (built_in.build)(sink.settings.clone()) {
+                        let told = invalid.problems().iter();
+                        problems.extend(told.map(|(key, message)| {
+                            let key = if key.is_empty() { at("type") } else { at(key) };
+                            Problem::new(key, message.clone())
+                        }));
+                    }
+                }
             }
         }
     }

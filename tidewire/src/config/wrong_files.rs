@@ -61,10 +61,46 @@ const AFTER_A_PEER: &[Case] = &[
     ("[listen]\nhttp = \"127.0.0.1:7400\"", 0, "listen.replication", &["taken by listen.http"]),
     ("[lisen]\nhttp = \"127.0.0.1:1\"", 8, "lisen", &["did you mean \"listen\"", "[cluster], [listen]"]),
     (
-        "[[sinks]]\nname = \"k\"\ntree = \"orders\"\ntype = \"kafka\"\nbrokers = \"localhost:9092\"",
+        "[[sinks]]\nname = \"k\"\ntree = \"orders\"\ntype = \"carrier-pigeon\"\nloft = \"north\"",
         11,
         "sinks[0].type",
-        &["\"kafka\"", "no sink type is built in yet"],
+        &["\"carrier-pigeon\"", "allowed: \"jsonl\""],
+    ),
+    (
+        "[[sinks]]\nname = \"k\"\ntree = \"orders\"\ntype = \"jsonl\"\npath = \"x\"\npaht = \"y\"",
+        13,
+        "sinks[0].paht",
+        &["did you mean \"path\"", "on_poison, path"],
+    ),
+    (
+        "[[sinks]]\nname = \"k\"\ntree = \"orders\"\ntype = \"jsonl\"\npath = \"/\"",
+        12,
+        "sinks[0].path",
+        &["names no file"],
+    ),
+    (
+        "[[sinks]]\nname = \"k\"\ntree = \"orders\"\ntype = \"jsonl\"",
+        8,
+        "sinks[0].path",
+        &["is missing", "standard output"],
+    ),
+    (
+        "[[sinks]]\nname = \"k\"\ntree = \"ordres\"\ntype = \"jsonl\"\npath = \"-\"",
+        10,
+        "sinks[0].tree",
+        &["no tree \"ordres\""],
+    ),
+    (
+        "[[sinks]]\nname = \"My Sink\"\ntree = \"orders\"\ntype = \"jsonl\"\npath = \"-\"",
+        9,
+        "sinks[0].name",
+        &["[a-z0-9][a-z0-9_.-]{0,62}"],
+    ),
+    (
+        "[[sinks]]\nname = \"k\"\ntree = \"orders\"\ntype = \"jsonl\"\npath = \"-\"\non_poison = \"skip\"",
+        13,
+        "sinks[0].on_poison",
+        &["\"stop\", \"dead_letter\""],
     ),
 ];
 
@@ -110,10 +146,10 @@ fn one_mistake_is_one_problem() {
 
 #[test]
 fn exactly_once_is_refused_until_it_exists() {
-    let sink = "[[sinks]]\nname = \"k\"\ntree = \"orders\"\ntype = \"kafka\"\ndelivery = \"exactly_once\"\n";
+    let sink = "[[sinks]]\nname = \"k\"\ntree = \"orders\"\ntype = \"jsonl\"\npath = \"-\"\ndelivery = \"exactly_once\"\n";
     check(
         &format!("{ID}{TREE}{sink}"),
-        &("", 9, "sinks[0].delivery", &["does not exist yet", "\"at_least_once\""]),
+        &("", 10, "sinks[0].delivery", &["does not exist yet", "\"at_least_once\""]),
     );
 }
 

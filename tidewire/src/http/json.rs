@@ -12,11 +12,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::json;
+use tidewire_connectors::json::{self, text_or_base64};
 use tidewire_core::causal::VersionVector;
 use tidewire_core::error::Error;
 use tidewire_core::feed::Cursor;
 use tidewire_core::id::Version;
-use tidewire_core::record::Kind;
 use tidewire_core::tree::{Change, Row, Tree};
 
 use super::failure::invalid;
@@ -35,14 +35,6 @@ pub(super) fn version_text(tree: &Tree, version: Version) -> String {
 /// Clock readings by the names of their origins.
 pub(super) fn frontier_json(tree: &Tree, frontier: &VersionVector) -> BTreeMap<String, String> {
     frontier.iter().map(|(origin, hlc)| (tree.origin_name(origin), hlc.to_string())).collect()
-}
-
-/// Bytes as text where they are text, else as base64: exactly one of the two.
-pub(super) fn text_or_base64(bytes: &[u8]) -> (Option<&str>, Option<String>) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (Some(text), None),
-        Err(_) => (None, Some(STANDARD.encode(bytes))),
-    }
 }
 
 /// The bytes of a field that a request gave as text or as base64; None if it gave neither.
@@ -64,57 +56,10 @@ pub(super) fn bytes_of(
     }
 }
 
-#[derive(Serialize)]
-struct ChangeJson<'a> {
-    tree: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_base64: Option<String>,
-    op: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_base64: Option<String>,
-    version: String,
-    hlc_ms: u64,
-    origin: &'a str,
-    dot: String,
-    cursor: String,
-}
-
 /// Writes a change as one line.
 pub(super) fn write_change(line: &mut Vec<u8>, tree: &Tree, change: &Change) {
-    let origin = tree.origin_name(change.version.origin);
-    let (key, key_base64) = text_or_base64(&change.key);
-    let (op, has_value) = match change.kind {
-        Kind::Set => ("set", true),
-        Kind::Delete => ("delete", false),
-        Kind::DeleteRange => ("delete_range", false),
-        Kind::Mark => return,
-    };
-    let (value, value_base64) = if has_value { text_or_base64(&change.value) } else { (None, None) };
-    write_line(
-        line,
-        &ChangeJson {
-            tree: tree.identity().tree.as_str(),
-            key,
-            key_base64,
-            op,
-            value,
-            value_base64,
-            version: format!("{}@{origin}", change.version.hlc),
-            hlc_ms: change.version.hlc.millis(),
-            origin: &origin,
-            dot: format!(
-                "{}/{}/{}",
-                tree.origin_name(change.dot.origin),
-                change.dot.partition,
-                change.dot.offset
-            ),
-            cursor: change.cursor.to_string(),
-        },
-    );
+    json::write_change(line, &tree.identity().tree, tree, change);
+    line.push(b'\n');
 }
 
 /// Writes a mark as one line.

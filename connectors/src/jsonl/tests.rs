@@ -1,0 +1,1 @@
+//! The JSON lines sink against its file.
