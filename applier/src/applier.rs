@@ -159,6 +159,11 @@ impl Applier {
         }
     }
 
+    /// Bytes that were taken and are not applied, and how many may be. One page of each peer may come on top.
+    pub fn buffered(&self) -> (u64, u64) {
+        self.0.budget.total()
+    }
+
     /// Bytes of an origin that were taken and are not applied.
     pub(crate) fn queued(&self, origin: OriginTag) -> u64 {
         self.0.budget.used(origin)

@@ -71,6 +71,11 @@ impl Budget {
         }
     }
 
+    /// Bytes that wait, and how many may.
+    pub(crate) fn total(&self) -> (u64, u64) {
+        (self.0.used.lock().total, self.0.bound)
+    }
+
     /// Bytes of an origin that wait.
     pub(crate) fn used(&self, origin: OriginTag) -> u64 {
         self.0.used.lock().by.get(&origin).copied().unwrap_or(0)

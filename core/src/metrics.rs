@@ -50,3 +50,28 @@ impl Metrics {
         text
     }
 }
+
+/// What waits in the buffers of a cluster, beside what may wait there. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct BufferMetrics {
+    bytes: Family<Labels, Gauge>,
+    budget: Family<Labels, Gauge>,
+}
+
+impl BufferMetrics {
+    /// Registers both families.
+    pub fn new(metrics: &Metrics) -> Self {
+        Self {
+            bytes: metrics.gauges("tidewire_buffer_bytes", "Bytes that wait in a buffer"),
+            budget: metrics.gauges("tidewire_buffer_budget_bytes", "Bytes that may wait in a buffer"),
+        }
+    }
+
+    /// Shows one buffer of a tree as it is now.
+    pub fn show(&self, tree: &str, buffer: &str, bytes: u64, budget: u64) {
+        let labels = vec![("tree", tree.to_owned()), ("buffer", buffer.to_owned())];
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.bytes.get_or_create(&labels).set(gauge(bytes));
+        self.budget.get_or_create(&labels).set(gauge(budget));
+    }
+}

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::id::{Hlc, Lsn, Version};
 use crate::latest::Latest;
 use crate::limits::{Limits, MAX_BATCH_OPERATIONS, MAX_KEY_BYTES};
+use crate::metrics::BufferMetrics;
 use crate::record::Mutation;
 use crate::wal::file::FileStorage;
 use crate::wal::{Bounds, Log, WalStorage, Writer};
@@ -188,6 +189,16 @@ impl Tree {
         self.0.gauges.physical.set(i64::try_from(log.physical_bytes).unwrap_or(i64::MAX));
         let state = self.0.applied.state.read();
         TreeSize { entries: state.live(), state_bytes: state.bytes(), log }
+    }
+
+    /// Shows what waits in its buffers.
+    pub fn show_buffers(&self, buffers: &BufferMetrics) {
+        let Inner { limits, writer, applied, identity, .. } = &*self.0;
+        let tree = identity.tree.as_str();
+        // A record or a group of another cluster may be larger than the bound, alone.
+        let pending = limits.pending_bytes.max(limits.max_record_bytes) as u64;
+        buffers.show(tree, "pending", writer.pending_bytes(), pending);
+        buffers.show(tree, "recent", applied.log.recent_bytes(), limits.recent_bytes as u64);
     }
 
     /// How far every origin is applied here.

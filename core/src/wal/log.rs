@@ -42,6 +42,11 @@ impl Log {
         }
     }
 
+    /// Bytes of recent groups in memory.
+    pub fn recent_bytes(&self) -> u64 {
+        self.recent.bytes()
+    }
+
     /// Where it is stored.
     pub fn storage(&self) -> &Arc<dyn WalStorage> {
         &self.storage

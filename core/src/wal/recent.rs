@@ -37,6 +37,11 @@ impl Recent {
         }
     }
 
+    /// Bytes that are kept.
+    pub(super) fn bytes(&self) -> u64 {
+        self.kept.lock().bytes
+    }
+
     /// Groups from the first that reaches beyond `from`, about `limit` bytes; None if the log's files must be asked.
     pub(super) fn read(&self, from: Lsn, limit: usize) -> Option<Vec<Arc<Group>>> {
         let kept = self.kept.lock();

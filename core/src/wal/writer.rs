@@ -216,6 +216,11 @@ impl Writer {
         Ok(Some((closed, state.next_lsn)))
     }
 
+    /// Bytes of records that wait for the committer.
+    pub fn pending_bytes(&self) -> u64 {
+        self.0.state.lock().pending.bytes() as u64
+    }
+
     /// Why writes fail at present, if they do.
     pub fn failure(&self) -> Option<Error> {
         self.0.state.lock().latch.as_ref().map(|latch| latch.cause.clone())

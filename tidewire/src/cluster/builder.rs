@@ -9,7 +9,7 @@ use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{BootId, ClusterId};
 use tidewire_core::limits::Limits;
 use tidewire_core::meta::{MetaStore, RedbMeta, StoredCeiling};
-use tidewire_core::metrics::Metrics;
+use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::transport::Transport;
@@ -135,6 +135,7 @@ impl ClusterBuilder {
         let inner = Inner {
             wal_metrics: WalMetrics::new(&metrics),
             tree_metrics: TreeMetrics::new(&metrics),
+            buffers: BufferMetrics::new(&metrics),
             config,
             id,
             boot,

@@ -9,7 +9,7 @@ use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{BootId, ClusterId, TreeName};
 use tidewire_core::limits::Limits;
 use tidewire_core::meta::{MetaStore, RedbMeta};
-use tidewire_core::metrics::Metrics;
+use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::tree::{Consistency, MergeMode, Tree, TreeConfig, TreeMetrics};
@@ -60,6 +60,7 @@ pub(super) struct Inner {
     pub(super) clock: Arc<HybridClock>,
     pub(super) runner: CommitRunner,
     pub(super) metrics: Metrics,
+    pub(super) buffers: BufferMetrics,
     pub(super) wal_metrics: WalMetrics,
     pub(super) tree_metrics: TreeMetrics,
     pub(super) trees: DashMap<String, Tree>,
@@ -156,7 +157,9 @@ impl Cluster {
         self.0.links.status();
         for tree in self.trees() {
             tree.size();
+            tree.show_buffers(&self.0.buffers);
         }
+        self.0.links.show_buffers(&self.0.buffers);
         &self.0.metrics
     }
 

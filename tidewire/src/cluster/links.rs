@@ -13,7 +13,7 @@ use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{BootId, ClusterId, TreeName};
 use tidewire_core::limits::Limits;
 use tidewire_core::meta::MetaStore;
-use tidewire_core::metrics::Metrics;
+use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::{DialTarget, Transport};
@@ -270,6 +270,14 @@ impl Links {
         }
         all.sort_by(|a, b| (&a.id, &a.tree, a.direction as u8).cmp(&(&b.id, &b.tree, b.direction as u8)));
         all
+    }
+
+    /// Shows what waits in the appliers.
+    pub(super) fn show_buffers(&self, buffers: &BufferMetrics) {
+        for (name, enrolled) in &self.state.lock().trees {
+            let (bytes, budget) = enrolled.applier.buffered();
+            buffers.show(name.as_str(), "apply", bytes, budget);
+        }
     }
 
     /// The peer that is furthest behind in a tree's log.

@@ -1,5 +1,4 @@
 //! What strangers send to the replication port.
-#![expect(clippy::disallowed_methods, reason = "reads what the system says about a real process")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -111,13 +110,6 @@ fn send(port: u16, bytes: &[u8], wait: bool, abrupt: bool) {
     }
 }
 
-/// Resident memory of the process, in KiB.
-fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
 fn attack(port: u16, random: &Random, recordings: &[Vec<u8>], connections: usize) {
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
@@ -146,16 +138,16 @@ fn strangers_with_garbage_cost_little_memory_and_stop_no_peer() {
     for api in [a.api(), b.api()] {
         assert_eq!(api.value("c-19").as_deref(), Some("recorded"), "the recording has pages");
     }
-    let (to, pid, begun) = (a.replication_port(), a.pid(), now());
+    let (to, begun) = (a.replication_port(), now());
     attack(to, &random, &recordings, WARM);
-    let warm = resident(pid);
+    let warm = a.resident_kib();
     let (mut most, rounds) = (warm, 10);
     for round in 0..rounds {
         attack(to, &random, &recordings, (connections - WARM) / rounds);
         let key = format!("round-{round}");
         assert!(b.api().wrote(&key, "there"), "b takes writes");
         eventually("the real peer's write arrives", 30, || a.api().value(&key));
-        most = most.max(resident(pid));
+        most = most.max(a.resident_kib());
     }
     println!("{connections} connections in {:?}: {warm} KiB at first, at most {most} KiB", begun.elapsed());
     assert!(most <= warm + GROWTH_KIB, "memory grew from {warm} to {most} KiB");

@@ -10,6 +10,7 @@ mod copies;
 mod full_disk;
 mod garbage;
 mod load;
+mod memory;
 mod mistakes;
 mod replication;
 mod server;

@@ -93,6 +93,13 @@ impl Server {
         self.child.as_ref().expect("it runs").id()
     }
 
+    /// Resident memory of the running process, in KiB.
+    pub(super) fn resident_kib(&self) -> u64 {
+        let status = read(Path::new(&format!("/proc/{}/status", self.pid())));
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     pub(super) fn api(&self) -> Api {
         Api::new(self.http)
     }
