@@ -203,8 +203,8 @@ impl Session {
         block.check(self.terms.partitions).map_err(malformed)?;
         for record in block.records() {
             let record = record.map_err(malformed)?;
-            if !matches!(record.kind, Kind::Set | Kind::Delete) {
-                return Err(malformed("a record of a kind that is never shipped in this version"));
+            if record.kind == Kind::Mark {
+                return Err(malformed("maintenance, which is never shipped"));
             }
             let parts = [Some(record.key), record.end_key, record.extended, Some(record.value)];
             let bytes: usize = parts.into_iter().flatten().map(<[u8]>::len).sum();

@@ -143,21 +143,39 @@ fn f52_a_group_of_more_blocks_than_a_log_can_frame_is_refused() {
     assert_eq!(refusal.map(|refusal| refusal.kind), Some(RefusalKind::Malformed));
 }
 
-#[test]
-fn what_is_never_shipped_is_refused() {
+/// A page of one record at the start of partition of "a".
+fn page_of(mutation: &Mutation) -> Page {
     let origin = origin();
-    for kind in [Kind::Mark, Kind::DeleteRange] {
-        let mut builder = BlockBuilder::new(origin.origin(), PARTITIONS, 0, 100);
-        let partition = PartitionId::of(b"a", PARTITIONS);
-        let mutation = Mutation { kind, ..Mutation::set("a", "1") };
-        builder.push(&mutation, partition, Offset::ZERO, origin.hlc, false);
-        let block = builder.seal(&VersionVector::default(), origin.incarnation);
-        let groups =
-            vec![tidewire_core::transport::pages::PageGroup { closed: origin.hlc, blocks: vec![block] }];
-        let (after, through) = (vec![(partition, Offset::ZERO)], vec![(partition, Offset::new(1))]);
-        let (id, incarnation) = (PageId::new(1), origin.incarnation);
-        let page = Page { id, origin: origin.origin(), incarnation, after, groups, through };
-        assert_eq!(refused(frame(&page, |_| {})), RefusalKind::Malformed);
+    let mut builder = BlockBuilder::new(origin.origin(), PARTITIONS, 0, 100);
+    let partition = PartitionId::of(b"a", PARTITIONS);
+    builder.push(mutation, partition, Offset::ZERO, origin.hlc, false);
+    let block = builder.seal(&VersionVector::default(), origin.incarnation);
+    let groups = vec![tidewire_core::transport::pages::PageGroup { closed: origin.hlc, blocks: vec![block] }];
+    let (after, through) = (vec![(partition, Offset::ZERO)], vec![(partition, Offset::new(1))]);
+    let (id, incarnation) = (PageId::new(1), origin.incarnation);
+    Page { id, origin: origin.origin(), incarnation, after, groups, through }
+}
+
+#[test]
+fn maintenance_and_ranges_that_are_none_are_refused() {
+    let range = Mutation::delete_range("a", "b");
+    let long = vec![b'z'; tidewire_core::limits::MAX_KEY_BYTES + 1];
+    for mutation in [
+        Mutation { kind: Kind::Mark, ..Mutation::set("a", "1") },
+        Mutation { kind: Kind::DeleteRange, ..Mutation::set("a", "") },
+        Mutation { end_key: Some("a".into()), ..range.clone() },
+        Mutation { end_key: Some("".into()), ..range.clone() },
+        Mutation { end_key: Some(long.into()), ..range.clone() },
+        Mutation { value: "v".into(), ..range.clone() },
+        Mutation { deadline_ms: Some(1), ..range.clone() },
+        Mutation { deadline_ms: Some(1), ..Mutation::delete("a") },
+        Mutation { end_key: Some("b".into()), ..Mutation::set("a", "1") },
+    ] {
+        assert_eq!(refused(frame(&page_of(&mutation), |_| {})), RefusalKind::Malformed, "{mutation:?}");
+    }
+    for mutation in [range, Mutation { deadline_ms: Some(1), ..Mutation::set("a", "1") }] {
+        let taken = session().receive(frame(&page_of(&mutation), |_| {}), &no_skew);
+        assert!(matches!(taken, Ok(Event::Page(_))), "{mutation:?}");
     }
 }
 

@@ -46,6 +46,9 @@ pub struct Limits {
     pub segment_bytes_min: u64,
     /// Largest segment file in bytes.
     pub segment_bytes_max: u64,
+    /// Most keys that one range delete removes at its origin, in keys that hold a value: each becomes a tombstone
+    /// while the tree stands still, and a message in a sink that has no ranges.
+    pub range_delete_keys: usize,
     /// Longest time a committer waits for company before it writes a group.
     pub linger: Duration,
 }
@@ -63,6 +66,7 @@ impl Default for Limits {
             read_bytes: 512 * 1024,
             segment_bytes_min: 1024 * 1024,
             segment_bytes_max: 64 * 1024 * 1024,
+            range_delete_keys: 100_000,
             linger: Duration::from_micros(50),
         }
     }

@@ -147,8 +147,8 @@ impl Block {
         Err(FormatError::Checksum("a block"))
     }
 
-    /// Reads every record and compares it with the header: kinds, order of HLCs, counts of partitions, partitions of
-    /// keys. For blocks that come from elsewhere.
+    /// Reads every record and compares it with its kind and with the header: keys and ranges, order of HLCs, counts of
+    /// partitions, partitions of keys. For blocks that come from elsewhere.
     ///
     /// # Errors
     /// The first thing that does not fit.
@@ -158,9 +158,7 @@ impl Block {
         let mut seen = 0_u32;
         for record in self.records() {
             let record = record?;
-            if record.key.is_empty() || record.key.len() > crate::limits::MAX_KEY_BYTES {
-                return Err(FormatError::Field("a record's key is empty or over the limit"));
-            }
+            record.check()?;
             if record.partition != PartitionId::of(record.key, partitions) {
                 return Err(FormatError::Field("a record is not in the partition of its key"));
             }

@@ -12,7 +12,7 @@ pub enum Kind {
     Set = 1,
     /// Deletes a key.
     Delete = 2,
-    /// Deletes a range of keys; reserved until range deletes exist.
+    /// Deletes the keys of a range that have a lower version, also those that arrive later.
     DeleteRange = 3,
     /// Maintenance of this log; never shipped.
     Mark = 4,
@@ -34,13 +34,15 @@ impl Kind {
     }
 }
 
-/// A change of one key.
+/// A change of one key, or of a range of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutation {
     /// What happens.
     pub kind: Kind,
-    /// The key.
+    /// The key, or the first key of a range.
     pub key: Bytes,
+    /// The key after the last one of a range.
+    pub end_key: Option<Bytes>,
     /// The new value; empty for a delete.
     pub value: Bytes,
     /// When the value expires, in milliseconds since 1970.
@@ -50,17 +52,23 @@ pub struct Mutation {
 impl Mutation {
     /// Sets a key.
     pub fn set(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
-        Self { kind: Kind::Set, key: key.into(), value: value.into(), deadline_ms: None }
+        Self { kind: Kind::Set, key: key.into(), end_key: None, value: value.into(), deadline_ms: None }
     }
 
     /// Deletes a key.
     pub fn delete(key: impl Into<Bytes>) -> Self {
-        Self { kind: Kind::Delete, key: key.into(), value: Bytes::new(), deadline_ms: None }
+        Self { kind: Kind::Delete, ..Self::set(key, Bytes::new()) }
+    }
+
+    /// Deletes the keys from `from` up to, and without, `to`.
+    pub fn delete_range(from: impl Into<Bytes>, to: impl Into<Bytes>) -> Self {
+        Self { kind: Kind::DeleteRange, end_key: Some(to.into()), ..Self::set(from, Bytes::new()) }
     }
 
     /// How many bytes its record takes.
     pub fn record_bytes(&self) -> usize {
         let deadline = if self.deadline_ms.is_some() { 8 } else { 0 };
-        super::RECORD_HEADER_BYTES + deadline + self.key.len() + self.value.len()
+        let end_key = self.end_key.as_ref().map_or(0, |end_key| 4 + end_key.len());
+        super::RECORD_HEADER_BYTES + deadline + self.key.len() + end_key + self.value.len()
     }
 }

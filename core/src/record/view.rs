@@ -3,6 +3,7 @@
 use super::error::FormatError;
 use super::mutation::{Kind, Mutation};
 use crate::id::{Hlc, PartitionId};
+use crate::limits::MAX_KEY_BYTES;
 
 /// Bytes of a record in front of its deadline, keys and value.
 pub const RECORD_HEADER_BYTES: usize = 20;
@@ -103,6 +104,34 @@ impl<'a> RecordView<'a> {
     }
 }
 
+impl RecordView<'_> {
+    /// Whether its fields are those of its kind: for records that come from elsewhere.
+    ///
+    /// # Errors
+    /// Says which field cannot be.
+    pub(super) fn check(&self) -> Result<(), FormatError> {
+        if self.key.is_empty() || self.key.len() > MAX_KEY_BYTES {
+            return Err(FormatError::Field("a record's key is empty or over the limit"));
+        }
+        match (self.kind, self.end_key) {
+            (Kind::DeleteRange, Some(end)) if end.len() > MAX_KEY_BYTES => {
+                return Err(FormatError::Field("the end of a range is over the limit of a key"));
+            }
+            (Kind::DeleteRange, Some(end)) if self.key < end => {}
+            (Kind::DeleteRange, _) => {
+                return Err(FormatError::Field("a range has no end behind its beginning"));
+            }
+            (_, Some(_)) => return Err(FormatError::Field("a record that is no range has an end")),
+            (_, None) => {}
+        }
+        let deletes = matches!(self.kind, Kind::Delete | Kind::DeleteRange);
+        if deletes && (self.deadline_ms.is_some() || !self.value.is_empty()) {
+            return Err(FormatError::Field("a delete has a value or a deadline"));
+        }
+        Ok(())
+    }
+}
+
 /// Appends the record of a mutation.
 pub(super) fn encode(
     into: &mut Vec<u8>,
@@ -111,8 +140,10 @@ pub(super) fn encode(
     hlc: Hlc,
     in_batch: bool,
 ) {
-    let flags =
-        (if mutation.deadline_ms.is_some() { HAS_TTL } else { 0 }) | (if in_batch { HAS_BATCH } else { 0 });
+    let flag = |present: bool, flag: u8| if present { flag } else { 0 };
+    let flags = flag(mutation.deadline_ms.is_some(), HAS_TTL)
+        | flag(mutation.end_key.is_some(), HAS_END_KEY)
+        | flag(in_batch, HAS_BATCH);
     let key_length = u32::try_from(mutation.key.len()).expect("a key over its limit is refused at the door");
     let value_length =
         u32::try_from(mutation.value.len()).expect("a value over its limit is refused at the door");
@@ -128,5 +159,10 @@ pub(super) fn encode(
         into.extend_from_slice(&deadline.to_le_bytes());
     }
     into.extend_from_slice(&mutation.key);
+    if let Some(end_key) = &mutation.end_key {
+        let length = u32::try_from(end_key.len()).expect("a key over its limit is refused at the door");
+        into.extend_from_slice(&length.to_le_bytes());
+        into.extend_from_slice(end_key);
+    }
     into.extend_from_slice(&mutation.value);
 }

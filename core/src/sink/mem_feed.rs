@@ -251,7 +251,7 @@ impl ChangeView for MemFeed {
     fn decode(&self, batch: &Batch, from: Lsn) -> Vec<Change> {
         let mut changes = Vec::new();
         for framed in batch.groups().iter().flat_map(|group| group.blocks()) {
-            decode_block(framed, self.0.identity.incarnation, batch, from, |_, _, _| true, &mut changes);
+            decode_block(framed, self.0.identity.incarnation, batch, from, |_| true, &mut changes);
         }
         changes
     }

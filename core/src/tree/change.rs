@@ -46,13 +46,13 @@ pub trait ChangeView: Send + Sync + 'static {
     fn origin_name(&self, origin: OriginTag) -> String;
 }
 
-/// Decodes a block; `effective` says of a write whether it won when it was applied.
+/// Decodes a block; `effective` says of a record's position whether it won when it was applied.
 pub(crate) fn decode_block(
     framed: &FramedBlock,
     incarnation: Incarnation,
     batch: &Batch,
     from: Lsn,
-    effective: impl Fn(&[u8], Version, Lsn) -> bool,
+    effective: impl Fn(Lsn) -> bool,
     into: &mut Vec<Change>,
 ) {
     let block = &framed.block;
@@ -70,7 +70,7 @@ pub(crate) fn decode_block(
             continue;
         }
         let version = Version { hlc: record.hlc, origin: block.origin() };
-        if lsn >= from && record.kind != Kind::Mark && effective(record.key, version, lsn) {
+        if lsn >= from && record.kind != Kind::Mark && effective(lsn) {
             let slice = |part: &[u8]| block.bytes().slice_ref(part);
             into.push(Change {
                 kind: record.kind,

@@ -128,14 +128,8 @@ impl ChangeView for Tree {
             let origin = framed.block.origin();
             let incarnation = manifest.incarnation_of(origin).unwrap_or(manifest.incarnation);
             let state = self.0.applied.state.read();
-            decode_block(
-                framed,
-                incarnation,
-                batch,
-                from,
-                |key, version, lsn| state.was_effective(key, version, lsn),
-                &mut changes,
-            );
+            let effective = |lsn| !state.superseded.contains(lsn);
+            decode_block(framed, incarnation, batch, from, effective, &mut changes);
         }
         changes
     }

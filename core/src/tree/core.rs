@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use super::entry::{Row, Value};
 use super::identity::TreeIdentity;
 use super::open::TreeGauges;
+use super::operation::{Operation, PutOptions};
 use super::state::State;
 use super::token::Token;
 use crate::causal::VersionVector;
@@ -22,16 +23,7 @@ use crate::record::Mutation;
 use crate::wal::file::FileStorage;
 use crate::wal::{Bounds, Log, WalStorage, Writer};
 
-/// One operation of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Sets a key.
-    Set(Bytes, Bytes),
-    /// Deletes a key.
-    Delete(Bytes),
-}
-
-/// What two clusters compare: equal when they hold the same live keys, values and versions.
+/// What two clusters compare: equal when they hold the same live keys, values, versions and deadlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// How far every origin was applied at that moment.
@@ -93,12 +85,51 @@ impl Tree {
         self.write(vec![Mutation::set(key, value)]).await
     }
 
+    /// Sets a key with options. Returns its version once it is durable and visible.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); `Invalid` for a time to live below a millisecond.
+    pub async fn put_with(
+        &self,
+        key: impl Into<Bytes>,
+        value: impl Into<Bytes>,
+        options: PutOptions,
+    ) -> Result<Version, Error> {
+        let set = Operation::SetWith(key.into(), value.into(), options);
+        self.write(vec![set.mutation(|| self.0.clock.wall_millis())?]).await
+    }
+
     /// Deletes a key, whether it exists or not.
     ///
     /// # Errors
     /// As [`put`](Self::put).
     pub async fn delete(&self, key: impl Into<Bytes>) -> Result<Version, Error> {
         self.write(vec![Mutation::delete(key)]).await
+    }
+
+    /// Deletes the keys from `from` up to, and without, `to`: one write with one version. It removes what has a lower
+    /// version, on every cluster, also what arrives there later; a write that is newer stays.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); `Invalid` when `from` is not below `to`; `TooLarge` when the range holds more keys than
+    /// `range_delete_keys`: delete it in smaller ranges. Writes that come in meanwhile are not counted.
+    pub async fn delete_range(&self, from: impl Into<Bytes>, to: impl Into<Bytes>) -> Result<Version, Error> {
+        let (from, to) = (from.into(), to.into());
+        self.check_key(&from)?;
+        self.check_key(&to)?;
+        if from >= to {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "a range ends behind its beginning: `from` is its first key, `to` the key after its last",
+            ));
+        }
+        let limit = self.0.limits.range_delete_keys;
+        let held = self.0.applied.state.read().count_within(&from[..]..&to[..], limit.saturating_add(1));
+        if held > limit {
+            let said = format!("the range holds more than {limit} keys; delete it in smaller ranges");
+            return Err(Error::new(ErrorKind::TooLarge, said));
+        }
+        self.write(vec![Mutation::delete_range(from, to)]).await
     }
 
     /// Applies operations on distinct keys all at once: one version, visible together on every cluster.
@@ -116,13 +147,12 @@ impl Tree {
             );
             return Err(Error::new(ErrorKind::TooLarge, said));
         }
+        let mut now = None;
+        let mut wall = || *now.get_or_insert_with(|| self.0.clock.wall_millis());
         let mutations: Vec<Mutation> = operations
             .into_iter()
-            .map(|operation| match operation {
-                Operation::Set(key, value) => Mutation::set(key, value),
-                Operation::Delete(key) => Mutation::delete(key),
-            })
-            .collect();
+            .map(|operation| operation.mutation(&mut wall))
+            .collect::<Result<_, _>>()?;
         let mut keys: Vec<&[u8]> = mutations.iter().map(|mutation| &mutation.key[..]).collect();
         keys.sort_unstable();
         if keys.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -168,18 +198,21 @@ impl Tree {
 
     /// The value of a key, if it is there.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
-        self.0.applied.state.read().get(key.as_ref())
+        self.0.applied.state.read().get(key.as_ref(), || self.0.clock.wall_millis())
     }
 
     /// Live rows in key order: those with the prefix, after a key, at most `limit`. One call sees one moment.
     pub fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<Row> {
-        self.0.applied.state.read().scan(prefix, after, limit)
+        let now = self.0.clock.wall_millis();
+        self.0.applied.state.read().scan(prefix, after, limit, now)
     }
 
     /// The digest of everything live. Reads the whole state; writes wait meanwhile.
     pub fn digest(&self) -> Digest {
+        let now = self.0.clock.wall_millis();
         let state = self.0.applied.state.read();
-        Digest { frontier: state.progress.frontier.clone(), digest: state.digest(), entries: state.live() }
+        let frontier = state.progress.frontier.clone();
+        Digest { frontier, digest: state.digest(now), entries: state.live(now) }
     }
 
     /// How large it is. Also brings the gauges of its log up to date.
@@ -187,8 +220,9 @@ impl Tree {
         let log = self.0.storage.bounds();
         self.0.gauges.retained.set(i64::try_from(log.retained_bytes).unwrap_or(i64::MAX));
         self.0.gauges.physical.set(i64::try_from(log.physical_bytes).unwrap_or(i64::MAX));
+        let now = self.0.clock.wall_millis();
         let state = self.0.applied.state.read();
-        TreeSize { entries: state.live(), state_bytes: state.bytes(), log }
+        TreeSize { entries: state.live(now), state_bytes: state.bytes(), log }
     }
 
     /// Shows what waits in its buffers.

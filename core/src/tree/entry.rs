@@ -4,29 +4,44 @@ use bytes::Bytes;
 
 use crate::id::{Lsn, Version};
 
+const LIVE: u8 = 1;
+const EXPIRES: u8 = 2;
+const DEADLINE_BYTES: usize = 8;
+
 /// The winning write of one key: one allocation, copied out of its page so that it holds nothing larger alive.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The key, then the value.
+    /// The key, the value, and the deadline if there is one: most entries have none, so it costs no field.
     data: Box<[u8]>,
     key_bytes: u32,
-    live: bool,
+    flags: u8,
     pub(super) version: Version,
-    /// Where in this log the write lies that set it.
+    /// Where in this log the write lies that set it, or the delete that removed it.
     pub(super) lsn: Lsn,
 }
 
 impl Entry {
-    /// An entry of a key; a value of None is a tombstone.
-    pub(super) fn new(key: &[u8], value: Option<&[u8]>, version: Version, lsn: Lsn) -> Self {
+    /// An entry of a key; a value of None is a tombstone, and a tombstone has no deadline.
+    pub(super) fn new(
+        key: &[u8],
+        value: Option<&[u8]>,
+        deadline_ms: Option<u64>,
+        version: Version,
+        lsn: Lsn,
+    ) -> Self {
+        let deadline_ms = value.and(deadline_ms);
         let bytes = value.unwrap_or_default();
-        let mut data = Vec::with_capacity(key.len() + bytes.len());
+        let room = if deadline_ms.is_some() { DEADLINE_BYTES } else { 0 };
+        let mut data = Vec::with_capacity(key.len() + bytes.len() + room);
         data.extend_from_slice(key);
         data.extend_from_slice(bytes);
+        if let Some(deadline) = deadline_ms {
+            data.extend_from_slice(&deadline.to_le_bytes());
+        }
         Self {
             data: data.into_boxed_slice(),
             key_bytes: u32::try_from(key.len()).expect("keys are at most 4 KiB"),
-            live: value.is_some(),
+            flags: if value.is_some() { LIVE } else { 0 } | if deadline_ms.is_some() { EXPIRES } else { 0 },
             version,
             lsn,
         }
@@ -36,12 +51,32 @@ impl Entry {
         &self.data[..self.key_bytes as usize]
     }
 
-    /// The value; None for a tombstone.
-    pub(super) fn value(&self) -> Option<&[u8]> {
-        self.live.then(|| &self.data[self.key_bytes as usize..])
+    /// Whether it holds a value, expired or not.
+    pub(super) fn is_live(&self) -> bool {
+        self.flags & LIVE != 0
     }
 
-    /// Bytes of key and value.
+    /// The value, expired or not; None for a tombstone.
+    pub(super) fn value(&self) -> Option<&[u8]> {
+        let end = self.data.len() - if self.flags & EXPIRES == 0 { 0 } else { DEADLINE_BYTES };
+        self.is_live().then(|| &self.data[self.key_bytes as usize..end])
+    }
+
+    /// The value that a reader sees whose clock says `now`.
+    pub(super) fn value_at(&self, now: u64) -> Option<&[u8]> {
+        if self.deadline_ms().is_some_and(|deadline| deadline <= now) { None } else { self.value() }
+    }
+
+    /// When it expires, in milliseconds since 1970.
+    pub(super) fn deadline_ms(&self) -> Option<u64> {
+        if self.flags & EXPIRES == 0 {
+            return None;
+        }
+        let (_, deadline) = self.data.split_last_chunk()?;
+        Some(u64::from_le_bytes(*deadline))
+    }
+
+    /// Bytes of key, value and deadline.
     pub(super) fn bytes(&self) -> usize {
         self.data.len()
     }
@@ -54,6 +89,8 @@ pub struct Value {
     pub value: Bytes,
     /// The version of the write that set it.
     pub version: Version,
+    /// When it expires, in milliseconds since 1970.
+    pub deadline_ms: Option<u64>,
 }
 
 /// One row of a scan.
@@ -65,4 +102,6 @@ pub struct Row {
     pub value: Bytes,
     /// The version of the write that set it.
     pub version: Version,
+    /// When it expires, in milliseconds since 1970.
+    pub deadline_ms: Option<u64>,
 }

@@ -7,19 +7,27 @@
 mod change;
 mod changes;
 mod core;
+mod deadlines;
 mod entry;
 mod feeding;
 mod identity;
+#[cfg_attr(not(test), allow(dead_code, reason = "snapshots call it"))]
+mod image;
 mod index;
 mod log_view;
 #[cfg(any(test, feature = "test-util"))]
 mod memory;
 mod open;
+mod operation;
+mod ranges;
 mod replica;
 mod state;
+mod superseded;
 mod target;
 mod token;
 
+#[cfg(test)]
+mod state_tests;
 #[cfg(test)]
 mod tests;
 
@@ -27,13 +35,14 @@ mod tests;
 pub(crate) use change::decode_block;
 pub use change::{Change, ChangeView};
 pub use changes::{Changes, Event, Start};
-pub use core::{Digest, Operation, Tree, TreeSize};
+pub use core::{Digest, Tree, TreeSize};
 pub use entry::{Row, Value};
 pub use identity::{Consistency, TreeIdentity};
 pub use log_view::{Located, LogView};
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::MemTarget;
 pub use open::{TreeConfig, TreeMetrics};
+pub use operation::{Operation, PutOptions};
 pub use target::{Applied, ApplyTarget, Progress};
 pub use token::Token;
 

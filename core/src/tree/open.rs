@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::counter::Counter;
@@ -24,7 +25,9 @@ use crate::record::Group;
 use crate::record::MergeMode;
 use crate::tasks::Tasks;
 use crate::wal::file::{FileStorage, Manifest};
-use crate::wal::{CommitRunner, DurableGroups, Log, WalMetrics, Writer, WriterConfig, WriterStart};
+use crate::wal::{
+    CommitRunner, DurableGroups, Log, WalMetrics, WalStorage, Writer, WriterConfig, WriterStart,
+};
 
 /// What a tree is opened with.
 pub struct TreeConfig {
@@ -92,6 +95,8 @@ struct Applier {
     storage: Arc<FileStorage>,
     own: (OriginTag, Incarnation),
     conflicts: Counter,
+    /// Below it the log's losers are forgotten.
+    forgotten: AtomicU64,
 }
 
 impl DurableGroups for Applier {
@@ -103,10 +108,23 @@ impl DurableGroups for Applier {
             let mut state = self.applied.state.write();
             state.apply(group, |origin| manifest.incarnation_of(origin).unwrap_or(self.own.1))
         };
+        if outcome.lost {
+            self.forget_trimmed();
+        }
         if outcome.conflicts > 0 {
             self.conflicts.inc_by(outcome.conflicts);
         }
         self.applied.moved.modify(|moved| *moved = (group.next_lsn(), moved.1 + 1));
+    }
+}
+
+impl Applier {
+    /// What was trimmed needs no memory of its losers. Looked at when there is a new one: the set grows nowhere else.
+    fn forget_trimmed(&self) {
+        let first = self.storage.bounds().first.get();
+        if self.forgotten.swap(first, Ordering::Relaxed) < first {
+            self.applied.state.write().superseded.forget(Lsn::new(first));
+        }
     }
 }
 
@@ -160,6 +178,7 @@ impl Tree {
             storage: replayed.storage.clone(),
             own: (own, manifest.incarnation),
             conflicts: config.tree_metrics.conflicts.get_or_create(&labels).clone(),
+            forgotten: AtomicU64::new(0),
         });
         let writer = Writer::new(
             WriterConfig {

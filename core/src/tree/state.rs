@@ -10,8 +10,11 @@ use hashbrown::HashTable;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use super::deadlines::Deadlines;
 use super::entry::{Entry, Row, Value};
 use super::index::KeyIndex;
+use super::ranges::{Cut, RangeTombstones};
+use super::superseded::Superseded;
 use super::target::Progress;
 use crate::id::{Hlc, Lsn, OriginTag, Version};
 use crate::limits::MAX_PARTITIONS;
@@ -22,6 +25,8 @@ use crate::record::{FramedBlock, Group, Kind, RecordView};
 pub(super) struct GroupOutcome {
     /// Concurrent writes of one key, of which one lost.
     pub(super) conflicts: u64,
+    /// Whether a record of it lost.
+    pub(super) lost: bool,
 }
 
 /// Keys, values, and how far every origin is applied.
@@ -32,8 +37,12 @@ pub(super) struct State {
     table: HashTable<u32>,
     entries: Vec<Entry>,
     index: Mutex<KeyIndex>,
+    /// Entries that hold a value, expired or not.
     live: u64,
     bytes: u64,
+    deadlines: Deadlines,
+    pub(super) ranges: RangeTombstones,
+    pub(super) superseded: Superseded,
     /// The end of the applied log.
     pub(super) next_lsn: Lsn,
     pub(super) progress: Progress,
@@ -49,6 +58,9 @@ impl State {
             index: Mutex::default(),
             live: 0,
             bytes: 0,
+            deadlines: Deadlines::default(),
+            ranges: RangeTombstones::default(),
+            superseded: Superseded::default(),
             next_lsn: Lsn::ZERO,
             progress: Progress::default(),
         }
@@ -71,6 +83,11 @@ impl State {
             self.progress.frontier.raise(origin, framed.frame.closed);
         }
         self.next_lsn = group.next_lsn();
+        if group.next_lsn() <= self.superseded.settled() {
+            // The state was taken later than this group: it may lose against what it was stronger than, and its
+            // conflicts have been counted.
+            return GroupOutcome::default();
+        }
         outcome
     }
 
@@ -95,7 +112,10 @@ impl State {
                 None => true,
                 Some(deps) => other.origin == origin || deps.get(other.origin) >= other.hlc,
             };
-            self.apply_record(&record, version, lsn, seen, outcome);
+            if !self.apply_record(&record, version, lsn, seen, outcome) {
+                self.superseded.push(lsn);
+                outcome.lost = true;
+            }
             if let Some(last) = last.get_mut(record.partition.index()) {
                 *last = record.hlc;
             }
@@ -104,7 +124,7 @@ impl State {
         last
     }
 
-    /// Last writer wins. `seen` says whether the writer may have seen a version that is here.
+    /// Last writer wins. `seen` says whether the writer may have seen a version that is here. Returns whether it won.
     fn apply_record(
         &mut self,
         record: &RecordView<'_>,
@@ -112,35 +132,115 @@ impl State {
         lsn: Lsn,
         seen: impl Fn(Version) -> bool,
         outcome: &mut GroupOutcome,
-    ) {
+    ) -> bool {
         let value = match record.kind {
             Kind::Set => Some(record.value),
             Kind::Delete => None,
-            Kind::DeleteRange | Kind::Mark => return,
+            Kind::DeleteRange => return self.apply_range(record, Cut { version, lsn }, seen, outcome),
+            Kind::Mark => return true,
         };
         let hash = xxh3_64(record.key);
-        let entries = &mut self.entries;
-        if let Some(slot) = self.table.find(hash, |slot| entries[*slot as usize].key() == record.key) {
-            let entry = &mut entries[*slot as usize];
-            if !seen(entry.version) {
-                outcome.conflicts += 1;
-            }
-            if entry.version >= version {
-                return;
-            }
-            let fresh = Entry::new(record.key, value, version, lsn);
-            self.bytes = self.bytes + fresh.bytes() as u64 - entry.bytes() as u64;
-            self.live = self.live + u64::from(fresh.value().is_some()) - u64::from(entry.value().is_some());
-            *entry = fresh;
-            return;
+        let entries = &self.entries;
+        let found = self.table.find(hash, |slot| entries[*slot as usize].key() == record.key).copied();
+        let mut here = found.map(|slot| entries[slot as usize].version);
+        if !self.ranges.is_empty() {
+            here = here.max(self.ranges.covering(record.key).map(|cut| cut.version));
         }
-        let slot = u32::try_from(entries.len()).expect("fewer than 2^32 keys fit the memory of a tree");
-        let fresh = Entry::new(record.key, value, version, lsn);
+        if let Some(here) = here {
+            outcome.conflicts += u64::from(!seen(here));
+            if here >= version {
+                return false;
+            }
+        }
+        let fresh = Entry::new(record.key, value, record.deadline_ms, version, lsn);
+        match found {
+            Some(slot) => self.replace(slot, fresh),
+            None => self.insert(hash, fresh),
+        }
+        true
+    }
+
+    /// Deletes what a range holds in a lower version, and remembers to do so with what arrives later. A conflict is
+    /// counted for each key with a value that the writer had not seen. Returns whether any part of the range was not
+    /// deleted by a greater version before.
+    fn apply_range(
+        &mut self,
+        record: &RecordView<'_>,
+        cut: Cut,
+        seen: impl Fn(Version) -> bool,
+        outcome: &mut GroupOutcome,
+    ) -> bool {
+        let Some(to) = record.end_key else {
+            // Refused at the door, and in blocks that come from elsewhere.
+            tracing::error!(lsn = %cut.lsn, "a range delete without an end has no effect");
+            return true;
+        };
+        let won = self.ranges.insert(record.key, to, cut);
+        for slot in self.slots_within(record.key, to) {
+            let entry = &self.entries[slot as usize];
+            if !entry.is_live() {
+                continue;
+            }
+            outcome.conflicts += u64::from(!seen(entry.version));
+            if entry.version < cut.version {
+                self.replace(slot, Entry::new(entry.key(), None, None, cut.version, cut.lsn));
+            }
+        }
+        won
+    }
+
+    fn slots_within(&mut self, from: &[u8], to: &[u8]) -> Vec<u32> {
+        let (index, entries) = (self.index.get_mut(), &self.entries);
+        let key = |slot: u32| entries[slot as usize].key();
+        let mut slots = Vec::new();
+        index.settle(key);
+        index.walk(
+            key,
+            |key| key < from,
+            |slot| {
+                let inside = key(slot) < to;
+                slots.extend(inside.then_some(slot));
+                inside
+            },
+        );
+        slots
+    }
+
+    fn replace(&mut self, slot: u32, fresh: Entry) {
+        let entry = &mut self.entries[slot as usize];
+        self.bytes = self.bytes + fresh.bytes() as u64 - entry.bytes() as u64;
+        self.live = self.live + u64::from(fresh.is_live()) - u64::from(entry.is_live());
+        if let Some(deadline) = entry.deadline_ms() {
+            self.deadlines.remove(deadline);
+        }
+        if let Some(deadline) = fresh.deadline_ms() {
+            self.deadlines.add(deadline);
+        }
+        *entry = fresh;
+    }
+
+    fn insert(&mut self, hash: u64, fresh: Entry) {
+        let slot = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys fit the memory of a tree");
         self.bytes += fresh.bytes() as u64;
-        self.live += u64::from(fresh.value().is_some());
-        entries.push(fresh);
+        self.live += u64::from(fresh.is_live());
+        if let Some(deadline) = fresh.deadline_ms() {
+            self.deadlines.add(deadline);
+        }
+        self.entries.push(fresh);
+        let entries = &self.entries;
         self.table.insert_unique(hash, slot, |slot| xxh3_64(entries[*slot as usize].key()));
         self.index.get_mut().push(slot);
+    }
+
+    /// Puts an entry in its place, unless what is there is as new.
+    pub(super) fn place(&mut self, fresh: Entry) {
+        let hash = xxh3_64(fresh.key());
+        let entries = &self.entries;
+        match self.table.find(hash, |slot| entries[*slot as usize].key() == fresh.key()).copied() {
+            Some(slot) if self.entries[slot as usize].version < fresh.version => self.replace(slot, fresh),
+            Some(_) => {}
+            None => self.insert(hash, fresh),
+        }
     }
 
     fn find(&self, key: &[u8]) -> Option<&Entry> {
@@ -148,18 +248,28 @@ impl State {
         Some(&self.entries[*slot as usize])
     }
 
-    /// The value of a key.
-    pub(super) fn get(&self, key: &[u8]) -> Option<Value> {
+    /// Visits entries in key order, tombstones included, from the first key for which `before` is false, until `visit`
+    /// says stop.
+    pub(super) fn walk<'s>(
+        &'s self,
+        before: impl Fn(&[u8]) -> bool,
+        mut visit: impl FnMut(&'s Entry) -> bool,
+    ) {
+        let mut index = self.index.lock();
+        let key = |slot: u32| self.entries[slot as usize].key();
+        index.settle(key);
+        index.walk(key, before, |slot| visit(&self.entries[slot as usize]));
+    }
+
+    /// The value of a key; `now` is asked only if it can expire.
+    pub(super) fn get(&self, key: &[u8], now: impl FnOnce() -> u64) -> Option<Value> {
         let entry = self.find(key)?;
-        entry.value().map(|value| Value { value: value.to_vec().into(), version: entry.version })
+        let deadline_ms = entry.deadline_ms();
+        let value = if deadline_ms.is_some() { entry.value_at(now()) } else { entry.value() };
+        value.map(|value| Value { value: value.to_vec().into(), version: entry.version, deadline_ms })
     }
 
-    /// Whether a write is, or was when it was applied, the winner of its key.
-    pub(super) fn was_effective(&self, key: &[u8], version: Version, lsn: Lsn) -> bool {
-        self.find(key).is_none_or(|entry| entry.version <= version || entry.lsn > lsn)
-    }
-
-    /// Keys of a range, after one of them, that are deleted since the position of the delete, at most `limit`.
+    /// Keys of a range, after one of them, whose entry is a tombstone of the record at `by`, at most `limit`.
     pub(super) fn removed(
         &self,
         range: Range<&[u8]>,
@@ -168,16 +278,12 @@ impl State {
         limit: usize,
     ) -> Vec<Bytes> {
         let mut keys = Vec::new();
-        let mut index = self.index.lock();
-        let key = |slot: u32| self.entries[slot as usize].key();
-        index.settle(key);
         let before = |key: &[u8]| key < range.start || after.is_some_and(|after| key <= after);
-        index.walk(key, before, |slot| {
-            let entry = &self.entries[slot as usize];
+        self.walk(before, |entry| {
             if entry.key() >= range.end || keys.len() >= limit {
                 return false;
             }
-            if entry.lsn == by && entry.value().is_none() {
+            if entry.lsn == by && !entry.is_live() {
                 keys.push(Bytes::copy_from_slice(entry.key()));
             }
             true
@@ -185,23 +291,34 @@ impl State {
         keys
     }
 
-    /// Live rows in key order: with the prefix, after a key, at most `limit`.
-    pub(super) fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<Row> {
+    /// How many keys of a range hold a value, expired or not; counts no further than `limit`.
+    pub(super) fn count_within(&self, range: Range<&[u8]>, limit: usize) -> usize {
+        let mut count = 0;
+        self.walk(
+            |key| key < range.start,
+            |entry| {
+                let inside = entry.key() < range.end && count < limit;
+                count += usize::from(inside && entry.is_live());
+                inside
+            },
+        );
+        count
+    }
+
+    /// Rows in key order that are live when the clock says `now`: with the prefix, after a key, at most `limit`.
+    pub(super) fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize, now: u64) -> Vec<Row> {
         let mut rows = Vec::new();
-        let mut index = self.index.lock();
-        let key = |slot: u32| self.entries[slot as usize].key();
-        index.settle(key);
         let before = |key: &[u8]| key < prefix || after.is_some_and(|after| key <= after);
-        index.walk(key, before, |slot| {
-            let entry = &self.entries[slot as usize];
+        self.walk(before, |entry| {
             if !entry.key().starts_with(prefix) || rows.len() >= limit {
                 return false;
             }
-            if let Some(value) = entry.value() {
+            if let Some(value) = entry.value_at(now) {
                 rows.push(Row {
                     key: entry.key().to_vec().into(),
                     value: value.to_vec().into(),
                     version: entry.version,
+                    deadline_ms: entry.deadline_ms(),
                 });
             }
             true
@@ -209,27 +326,28 @@ impl State {
         rows
     }
 
-    /// How many keys are live.
-    pub(super) fn live(&self) -> u64 {
-        self.live
+    /// How many keys are live when the clock says `now`.
+    pub(super) fn live(&self, now: u64) -> u64 {
+        self.live - self.deadlines.passed(now)
     }
 
-    /// Bytes of keys and values, tombstones included.
+    /// Bytes of keys and values, of what is deleted or expired too.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A digest of live keys, values and versions, whatever order they came in: the sum of one 128-bit xxh3 each.
-    pub(super) fn digest(&self) -> u128 {
-        let live = self.entries.iter().filter_map(|entry| Some((entry, entry.value()?)));
+    /// A digest of the keys that are live when the clock says `now`, with values, versions and deadlines, whatever
+    /// order they came in: the sum of one 128-bit xxh3 each.
+    pub(super) fn digest(&self, now: u64) -> u128 {
+        let live = self.entries.iter().filter_map(|entry| Some((entry, entry.value_at(now)?)));
         live.fold(0_u128, |sum, (entry, value)| {
             let mut hasher = Xxh3::new();
             hasher.update(&(entry.key().len() as u64).to_le_bytes());
             hasher.update(entry.key());
             hasher.update(&entry.version.hlc.get().to_le_bytes());
             hasher.update(&entry.version.origin.get().to_le_bytes());
-            // No deadline; a later format puts it here.
-            hasher.update(&0_u64.to_le_bytes());
+            // No deadline counts as zero: whoever has that one has expired.
+            hasher.update(&entry.deadline_ms().unwrap_or_default().to_le_bytes());
             hasher.update(value);
             sum.wrapping_add(hasher.digest128())
         })

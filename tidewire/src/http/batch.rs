@@ -67,6 +67,7 @@ async fn one_by_one(tree: &Tree, operations: Vec<Operation>) -> Result<Version, 
     for (done, operation) in operations.into_iter().enumerate() {
         let written = match operation {
             Operation::Set(key, value) => tree.put(key, value).await,
+            Operation::SetWith(key, value, options) => tree.put_with(key, value, options).await,
             Operation::Delete(key) => tree.delete(key).await,
         };
         let version = written.map_err(|error| {
