@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::causal::OriginMarks;
 use crate::error::{StorageError, StorageErrorKind};
-use crate::id::{ClusterId, GroupSequence, Incarnation, Lsn, OriginTag};
+use crate::id::{ClusterId, GroupSequence, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::record::Group;
 
 /// What a log holds, known without I/O.
@@ -16,9 +16,11 @@ pub struct Bounds {
     pub first: Lsn,
     /// The position after the last durable record.
     pub next: Lsn,
+    /// How many records are retained.
+    pub records: u64,
     /// Bytes of the groups that are retained.
     pub retained_bytes: u64,
-    /// Bytes that the log occupies.
+    /// Bytes that the log's files occupy, those kept for new segments included.
     pub physical_bytes: u64,
 }
 
@@ -86,6 +88,18 @@ pub trait WalStorage: Send + Sync + 'static {
     /// A position at or below the first record of `origin` that `held` does not cover; the end if all is covered. From
     /// the index, without reading records.
     fn first_uncovered(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Lsn;
+
+    /// Where the offsets of an origin's partition end that were trimmed: a record below may be gone, none at or above it
+    /// is. Exact, whatever gaps the offsets have.
+    fn trimmed_end(&self, origin: OriginTag, partition: PartitionId) -> Offset;
+
+    /// Lets go of what lies below a position, in the portions that the provider keeps: nothing at or above it goes, and
+    /// less than everything below it may. That it went is durable before anything is removed; positions, offsets and
+    /// numbers of groups go on as if nothing had happened.
+    ///
+    /// # Errors
+    /// When that cannot be made durable: nothing is removed then.
+    async fn trim(&self, before: Lsn) -> Result<(), StorageError>;
 
     /// Gives up on a group whose answer is late. True: it never becomes readable, even if it lands later. False: it is
     /// durable already, and its answer is on the way. Does not block; called under the writer's lock.

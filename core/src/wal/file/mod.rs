@@ -1,16 +1,23 @@
 //! The log in files: segments that are written one after the other, and a manifest that says whose they are.
 //!
-//! `<dir>/MANIFEST` holds incarnation, names, partitions and known origins; `<dir>/<sequence, 20 digits>.seg` hold the
-//! groups. A new segment names the one before it and how much of that is valid, so a tail that failed is cut durably
+//! `<dir>/MANIFEST` holds incarnation, names, partitions and known origins; `<dir>/TRIM` says where a trimmed log begins;
+//! `<dir>/<sequence, 20 digits>.seg` hold the groups, and `<dir>/*.spare` are files of trimmed segments, to be used again. A new segment names the one before it and how much of that is valid, so a tail that failed is cut durably
 //! without touching its file again.
 
 mod append;
+mod chain;
+mod footer;
 mod index;
 mod manifest;
 mod parse;
+mod reading;
 mod recovery;
 mod segment;
+mod spare;
 mod storage;
+mod trim_point;
+mod trimming;
+mod writing;
 
 #[cfg(test)]
 mod tests;

@@ -35,6 +35,8 @@ pub(super) struct SegmentHeader {
     pub(super) first_group: GroupSequence,
     /// The segment before, and how many bytes of it are valid; what lies behind was given up on.
     pub(super) before: Option<(SegmentNumber, u64)>,
+    /// Its file was that of a trimmed segment: behind its groups lie bytes of a former life.
+    pub(super) recycled: bool,
 }
 
 impl SegmentHeader {
@@ -43,12 +45,16 @@ impl SegmentHeader {
         self.incarnation.get().wrapping_add(self.number.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
+    fn flags(&self) -> u16 {
+        u16::from(self.before.is_some()) | (u16::from(self.recycled) << 1)
+    }
+
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let (before, valid) = self.before.map_or((0, 0), |(number, valid)| (number.0, valid));
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[6..8].copy_from_slice(&u16::from(self.before.is_some()).to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.flags().to_le_bytes());
         let words = [
             self.incarnation.get(),
             self.number.0,
@@ -88,6 +94,7 @@ impl SegmentHeader {
             first_lsn: Lsn::new(word(24)),
             first_group: GroupSequence::new(word(32)),
             before,
+            recycled: head[6] & 2 == 2,
         })
     }
 }
@@ -98,13 +105,14 @@ mod tests {
 
     #[test]
     fn a_header_reads_back_and_every_flipped_bit_is_noticed() {
-        for before in [None, Some((SegmentNumber(8), 4096))] {
+        for (before, recycled) in [(None, false), (Some((SegmentNumber(8), 4096)), true)] {
             let header = SegmentHeader {
                 incarnation: Incarnation::new(1),
                 number: SegmentNumber(9),
                 first_lsn: Lsn::new(3),
                 first_group: GroupSequence::new(4),
                 before,
+                recycled,
             };
             let bytes = header.encode();
             assert_eq!(SegmentHeader::decode(&bytes), Ok(header));

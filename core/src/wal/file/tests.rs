@@ -2,4 +2,6 @@
 
 mod rig;
 
+mod model;
 mod opening;
+mod trimming;

@@ -101,6 +101,11 @@ impl Rig {
     /// group that failed is.
     pub(super) fn append(&mut self, records: usize, bytes: usize) -> Result<(Lsn, Lsn), StorageError> {
         let group = self.group(records, bytes);
+        self.append_group(group)
+    }
+
+    /// Appends a group that [`group`](Self::group) made.
+    pub(super) fn append_group(&mut self, group: Group) -> Result<(Lsn, Lsn), StorageError> {
         let place = (group.first_lsn(), group.next_lsn());
         self.next_lsn = group.next_lsn();
         let answer = Arc::new(Mutex::new(None));
@@ -111,5 +116,26 @@ impl Rig {
             self.next_group = self.next_group.next();
             place
         })
+    }
+
+    /// Has the tail made consistent, as a committer does after a failed append.
+    pub(super) fn reconcile(&self) -> Result<(), StorageError> {
+        let answer = Arc::new(Mutex::new(None));
+        let told = answer.clone();
+        self.storage.reconcile(Completion::new(move |result| *told.lock() = Some(result)));
+        answer.lock().take().expect("files answer before they return")
+    }
+
+    /// Every group from a position to the end, as a follower reads them.
+    pub(super) async fn read_all(&self, from: Lsn) -> Result<Vec<Arc<Group>>, StorageError> {
+        let (mut groups, mut at) = (Vec::new(), from);
+        loop {
+            let read = self.storage.read(at, 700).await?;
+            match read.last() {
+                Some(last) => at = last.next_lsn(),
+                None => return Ok(groups),
+            }
+            groups.extend(read);
+        }
     }
 }
