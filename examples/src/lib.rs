@@ -5,6 +5,7 @@
 //! | `cargo run -p tidewire-examples --example embed` | one cluster in a program: write, read, scan, follow changes, stop |
 //! | `cargo run -p tidewire-examples --example replicate` | two clusters, and a read that waits for a write made on the other one |
 //! | `cargo run -p tidewire-examples --example custom_transport` | a transport of your own between clusters |
+//! | `cargo run -p tidewire-examples --example resume_after_crash` | a reader that goes on where it was, with no gap and nothing twice |
 //!
 //! This library itself holds nothing but the examples of the README, which have to compile.
 

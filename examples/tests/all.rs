@@ -6,6 +6,8 @@ mod custom_transport;
 mod embed;
 #[path = "../replicate.rs"]
 mod replicate;
+#[path = "../resume_after_crash.rs"]
+mod resume_after_crash;
 
 #[test]
 fn the_embed_example_runs_to_its_end() {
@@ -20,4 +22,21 @@ fn the_replicate_example_runs_to_its_end() {
 #[test]
 fn the_custom_transport_example_runs_to_its_end() {
     custom_transport::main().expect("custom_transport");
+}
+
+#[test]
+fn the_resume_after_crash_example_runs_to_its_end() {
+    resume_after_crash::main().expect("resume_after_crash");
+}
+
+#[test]
+fn every_example_stays_below_eighty_lines() {
+    for (name, text) in [
+        ("custom_transport", include_str!("../custom_transport.rs")),
+        ("embed", include_str!("../embed.rs")),
+        ("replicate", include_str!("../replicate.rs")),
+        ("resume_after_crash", include_str!("../resume_after_crash.rs")),
+    ] {
+        assert!(text.lines().count() < 80, "{name} has {} lines", text.lines().count());
+    }
 }
