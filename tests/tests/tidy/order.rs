@@ -29,7 +29,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("applier", &["tidewire-core"]),
     ("connectors", &["tidewire-core"]),
     ("tidewire", &["tidewire-core", "tidewire-shipper", "tidewire-applier", "tidewire-connectors"]),
-    ("examples", &["tidewire", "tidewire-core"]),
+    ("examples", &["tidewire", "tidewire-connectors", "tidewire-core"]),
     ("tests", &["tidewire", "tidewire-core", "tidewire-shipper", "tidewire-applier", "tidewire-connectors"]),
 ];
 
