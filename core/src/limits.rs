@@ -49,6 +49,18 @@ pub struct Limits {
     /// Most keys that one range delete removes at its origin, in keys that hold a value: each becomes a tombstone
     /// while the tree stands still, and a message in a sink that has no ranges.
     pub range_delete_keys: usize,
+    /// A snapshot is written when the log since the last one has more bytes than this, and than that snapshot.
+    pub snapshot_log_bytes: u64,
+    /// A clean stop writes a snapshot when the log since the last one has so many bytes: about a second of replay.
+    pub snapshot_stop_bytes: u64,
+    /// Or so many records.
+    pub snapshot_stop_records: u64,
+    /// Bytes of entries in one chunk of a snapshot.
+    pub snapshot_chunk_bytes: usize,
+    /// Bytes of entries a second that a snapshot takes up while writes go on, so that they hardly notice; 0 is no bound.
+    pub snapshot_bytes_per_second: u64,
+    /// How long the log is left alone after a look whether a snapshot is due.
+    pub snapshot_pause: Duration,
     /// Longest time a committer waits for company before it writes a group.
     pub linger: Duration,
 }
@@ -67,6 +79,12 @@ impl Default for Limits {
             segment_bytes_min: 1024 * 1024,
             segment_bytes_max: 64 * 1024 * 1024,
             range_delete_keys: 100_000,
+            snapshot_log_bytes: 256 * 1024 * 1024,
+            snapshot_stop_bytes: 64 * 1024 * 1024,
+            snapshot_stop_records: 500_000,
+            snapshot_chunk_bytes: 256 * 1024,
+            snapshot_bytes_per_second: 64 * 1024 * 1024,
+            snapshot_pause: Duration::from_secs(5),
             linger: Duration::from_micros(50),
         }
     }
@@ -83,6 +101,11 @@ impl Limits {
             read_bytes: 2 * 1024,
             segment_bytes_min: 4 * 1024,
             segment_bytes_max: 16 * 1024,
+            snapshot_log_bytes: 32 * 1024,
+            snapshot_stop_bytes: 4 * 1024,
+            snapshot_chunk_bytes: 256,
+            snapshot_bytes_per_second: 256 * 1024,
+            snapshot_pause: Duration::from_millis(200),
             linger: Duration::ZERO,
             ..Self::default()
         }

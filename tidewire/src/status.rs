@@ -73,6 +73,22 @@ pub struct TreeStatus {
     pub frontier: BTreeMap<String, String>,
     /// Its log.
     pub log: LogStatus,
+    /// Its newest snapshot; absent while there is none.
+    #[serde(default)]
+    pub snapshot: Option<SnapshotStatus>,
+}
+
+/// The newest snapshot of a tree: opening the tree replays the log from what it covers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct SnapshotStatus {
+    /// The position of the log that it covers.
+    pub covered: String,
+    /// Entries in it, tombstones included.
+    pub entries: u64,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Seconds since it was begun.
+    pub age_seconds: u64,
 }
 
 /// The log of a tree.

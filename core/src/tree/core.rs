@@ -10,6 +10,7 @@ use super::entry::{Row, Value};
 use super::identity::TreeIdentity;
 use super::open::TreeGauges;
 use super::operation::{Operation, PutOptions};
+use super::snapshot::Snapshots;
 use super::state::State;
 use super::token::Token;
 use crate::causal::VersionVector;
@@ -20,6 +21,7 @@ use crate::latest::Latest;
 use crate::limits::{Limits, MAX_BATCH_OPERATIONS, MAX_KEY_BYTES};
 use crate::metrics::BufferMetrics;
 use crate::record::Mutation;
+use crate::tasks::Tasks;
 use crate::wal::file::FileStorage;
 use crate::wal::{Bounds, Log, WalStorage, Writer};
 
@@ -53,6 +55,8 @@ pub(super) struct Inner {
     pub(super) writer: Writer,
     pub(super) storage: Arc<FileStorage>,
     pub(super) applied: Arc<AppliedState>,
+    pub(super) snapshots: Arc<Snapshots>,
+    pub(super) tasks: Tasks,
 }
 
 /// What the committer applies to, and what everybody else looks at.

@@ -1,4 +1,4 @@
-//! [`EntryImage`]: the state in pieces, as a snapshot carries it out of one process and into another.
+//! Images: the state in pieces, as a snapshot carries it out of one process and into another.
 //!
 //! An export may be fuzzy: chunks are taken one after another while groups are applied in between. Whoever installs
 //! them replays the log from the position that was noted before the first chunk, and gets exactly what a replay of the
@@ -10,13 +10,15 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+#[cfg(test)]
 use super::entry::Entry;
 use super::ranges::Cut;
 use super::state::State;
 use super::superseded::Superseded;
 use crate::id::{Lsn, Version};
 
-/// One key with what set or deleted it last.
+/// One key with what set or deleted it last: what tests compare. Snapshots read and make entries in place.
+#[cfg(test)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EntryImage {
     pub(super) key: Bytes,
@@ -42,6 +44,7 @@ pub(super) struct RangeImage {
 impl State {
     /// Entries in key order, tombstones included, after a key: about `bytes` of keys and values, at least one entry
     /// unless there is none.
+    #[cfg(test)]
     pub(super) fn export(&self, after: Option<&[u8]>, bytes: usize) -> Vec<EntryImage> {
         let (mut images, mut taken) = (Vec::new(), 0);
         let before = |key: &[u8]| after.is_some_and(|after| key <= after);
@@ -63,6 +66,7 @@ impl State {
     }
 
     /// Puts an entry in its place, unless what is there is as new.
+    #[cfg(test)]
     pub(super) fn install(&mut self, image: &EntryImage) {
         let EntryImage { key, value, version, lsn, deadline_ms } = image;
         self.place(Entry::new(key, value.as_deref(), *deadline_ms, *version, *lsn));

@@ -24,7 +24,10 @@ impl KeyIndex {
             return;
         }
         let mut run = std::mem::take(&mut self.fresh);
-        run.sort_unstable_by(|a, b| key(*a).cmp(key(*b)));
+        // Entries of a snapshot come in order.
+        if !run.is_sorted_by(|a, b| key(*a) < key(*b)) {
+            run.sort_unstable_by(|a, b| key(*a).cmp(key(*b)));
+        }
         while self.runs.last().is_some_and(|last| last.len() <= run.len() * 2) {
             let last = self.runs.pop().expect("there is a last run");
             run = merge(&last, &run, &key);

@@ -11,7 +11,6 @@ mod deadlines;
 mod entry;
 mod feeding;
 mod identity;
-#[cfg_attr(not(test), allow(dead_code, reason = "snapshots call it"))]
 mod image;
 mod index;
 mod log_view;
@@ -20,7 +19,9 @@ mod memory;
 mod open;
 mod operation;
 mod ranges;
+mod recovery;
 mod replica;
+mod snapshot;
 mod state;
 mod superseded;
 mod target;
@@ -43,6 +44,7 @@ pub use log_view::{Located, LogView};
 pub use memory::MemTarget;
 pub use open::{TreeConfig, TreeMetrics};
 pub use operation::{Operation, PutOptions};
+pub use snapshot::{SnapshotInfo, SnapshotReport};
 pub use target::{Applied, ApplyTarget, Progress};
 pub use token::Token;
 

@@ -1,18 +1,18 @@
-//! Opening a tree: replay of its log, then everything continues behind it.
+//! Opening a tree: what is on its disk becomes a state, and a writer continues behind it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::core::{AppliedState, Inner, Tree};
 use super::identity::{Consistency, TreeIdentity};
-use super::state::State;
-use crate::causal::VersionVector;
+use super::recovery::{Recovered, Recovery};
+use super::snapshot::keep_snapshots;
 use crate::clock::HybridClock;
 use crate::disk::Disk;
 use crate::error::Error;
@@ -25,9 +25,7 @@ use crate::record::Group;
 use crate::record::MergeMode;
 use crate::tasks::Tasks;
 use crate::wal::file::{FileStorage, Manifest};
-use crate::wal::{
-    CommitRunner, DurableGroups, Log, WalMetrics, WalStorage, Writer, WriterConfig, WriterStart,
-};
+use crate::wal::{CommitRunner, DurableGroups, Log, WalMetrics, WalStorage, Writer, WriterConfig};
 
 /// What a tree is opened with.
 pub struct TreeConfig {
@@ -128,12 +126,6 @@ impl Applier {
     }
 }
 
-struct Replayed {
-    storage: Arc<FileStorage>,
-    state: State,
-    start: WriterStart,
-}
-
 impl Tree {
     /// Opens a tree, or creates it, and replays its log.
     ///
@@ -148,15 +140,20 @@ impl Tree {
             merge: config.merge,
             origins: Default::default(),
         };
-        let (disk, dir, limits) = (config.disk.clone(), config.dir.join("wal"), config.limits.clone());
-        let tasks = config.tasks.clone();
-        let clock = config.clock.clone();
-        let replayed = config.tasks.blocking(move || replay(disk, dir, new, limits, tasks, &clock)).await??;
-        Ok(Self::assemble(config, replayed))
+        let recovery = Recovery {
+            disk: config.disk.clone(),
+            dir: config.dir.clone(),
+            new,
+            limits: config.limits.clone(),
+            tasks: config.tasks.clone(),
+            clock: config.clock.clone(),
+        };
+        let recovered = recovery.run().await?;
+        Ok(Self::assemble(config, recovered))
     }
 
-    fn assemble(config: TreeConfig, replayed: Replayed) -> Self {
-        let manifest = replayed.storage.manifest();
+    fn assemble(config: TreeConfig, recovered: Recovered) -> Self {
+        let manifest = recovered.storage.manifest();
         let own = config.cluster.tag();
         let identity = TreeIdentity {
             cluster: config.cluster,
@@ -166,16 +163,16 @@ impl Tree {
             merge: config.merge,
             consistency: config.consistency,
         };
-        let end = replayed.start.lsn;
+        let end = recovered.start.lsn;
         let applied = Arc::new(AppliedState {
-            state: RwLock::new(replayed.state),
-            log: Log::new(replayed.storage.clone(), config.limits.recent_bytes),
+            state: RwLock::new(recovered.state),
+            log: Log::new(recovered.storage.clone(), config.limits.recent_bytes),
             moved: Latest::new((end, 0)),
         });
         let labels = vec![("tree", config.name.to_string())];
         let groups = Arc::new(Applier {
             applied: applied.clone(),
-            storage: replayed.storage.clone(),
+            storage: recovered.storage.clone(),
             own: (own, manifest.incarnation),
             conflicts: config.tree_metrics.conflicts.get_or_create(&labels).clone(),
             forgotten: AtomicU64::new(0),
@@ -188,12 +185,12 @@ impl Tree {
                 partitions: config.partitions,
                 limits: config.limits.clone(),
                 clock: config.clock.clone(),
-                storage: replayed.storage.clone(),
+                storage: recovered.storage.clone(),
                 runner: config.runner,
                 groups,
                 metrics: config.wal_metrics,
             },
-            replayed.start,
+            recovered.start,
         );
         let (watched, stop) = (writer.clone(), config.tasks.stop_token());
         config.tasks.spawn(format!("deadlines of {}", config.name), async move {
@@ -207,51 +204,30 @@ impl Tree {
             retained: config.tree_metrics.retained.get_or_create(&labels).clone(),
             physical: config.tree_metrics.physical.get_or_create(&labels).clone(),
         };
-        Self(Arc::new(Inner {
+        let tree = Self(Arc::new(Inner {
             identity,
             gauges,
             limits: config.limits,
             clock: config.clock,
             writer,
-            storage: replayed.storage,
+            storage: recovered.storage,
             applied,
-        }))
+            snapshots: recovered.snapshots,
+            tasks: config.tasks,
+        }));
+        tree.keep_snapshots();
+        tree
     }
-}
 
-fn replay(
-    disk: Arc<dyn Disk>,
-    dir: PathBuf,
-    new: Manifest,
-    limits: Limits,
-    tasks: Tasks,
-    clock: &HybridClock,
-) -> Result<Replayed, Error> {
-    let own = new.cluster.tag();
-    let state = Mutex::new((State::new(own, new.partitions), VersionVector::default()));
-    // The incarnations are needed while the log is still being opened; the state only passes them through to its marks,
-    // so they are set right afterwards from the manifest.
-    let known = Manifest::load(disk.as_ref(), &dir).ok().flatten().unwrap_or_else(|| new.clone());
-    let opened = FileStorage::open(disk, &dir, new, limits, tasks, Lsn::ZERO, &mut |group| {
-        let (state, observed) = &mut *state.lock();
-        state.apply(group, |origin| known.incarnation_of(origin).unwrap_or(known.incarnation));
-        for framed in group.blocks() {
-            clock.observe(framed.block.last_hlc());
-            if framed.block.origin() == own {
-                clock.observe(framed.frame.closed);
-            } else {
-                observed.raise(framed.block.origin(), framed.block.last_hlc());
+    fn keep_snapshots(&self) {
+        let (moved, pause) = (self.0.applied.moved.follow(), self.0.limits.snapshot_pause);
+        let (tree, stop) = (Arc::downgrade(&self.0), self.0.tasks.stop_token());
+        self.0.tasks.spawn(format!("snapshots of {}", self.0.identity.tree), async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = keep_snapshots(tree, moved, pause) => {}
             }
-        }
-    })?;
-    let (mut state, observed) = state.into_inner();
-    state.next_lsn = opened.next_lsn;
-    let marks = state.progress.watermarks.origin(own);
-    let start = WriterStart {
-        lsn: opened.next_lsn,
-        sequence: opened.next_group,
-        offsets: marks.map(|marks| marks.iter().map(|(_, mark)| mark.next).collect()).unwrap_or_default(),
-        observed,
-    };
-    Ok(Replayed { storage: opened.storage, state, start })
+        });
+    }
 }

@@ -233,6 +233,7 @@ impl State {
     }
 
     /// Puts an entry in its place, unless what is there is as new.
+    #[cfg(test)]
     pub(super) fn place(&mut self, fresh: Entry) {
         let hash = xxh3_64(fresh.key());
         let entries = &self.entries;
@@ -241,6 +242,36 @@ impl State {
             Some(_) => {}
             None => self.insert(hash, fresh),
         }
+    }
+
+    /// Makes room for so many entries.
+    pub(super) fn reserve(&mut self, entries: usize) {
+        self.entries.reserve(entries);
+        let held = &self.entries;
+        self.table.reserve(entries, |slot| xxh3_64(held[*slot as usize].key()));
+    }
+
+    /// The hash of a key, as [`install_sorted`](Self::install_sorted) takes it.
+    pub(super) fn hash(key: &[u8]) -> u64 {
+        xxh3_64(key)
+    }
+
+    /// Takes over entries in key order, each with the hash of its key. Says whether they lie behind all that came this
+    /// way before: if not, nothing is taken. Only before any group is applied.
+    pub(super) fn install_sorted(&mut self, rows: Vec<(u64, Entry)>) -> bool {
+        let first = rows.first().map(|(_, entry)| entry.key());
+        if self.entries.last().map(Entry::key).zip(first).is_some_and(|(last, first)| last >= first) {
+            return false;
+        }
+        for (hash, entry) in rows {
+            self.insert(hash, entry);
+        }
+        true
+    }
+
+    /// How many entries there are, tombstones included.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     fn find(&self, key: &[u8]) -> Option<&Entry> {

@@ -44,16 +44,16 @@ impl WallClock for Virtual {
 }
 
 /// One cluster's tree that can be crashed and opened again.
-struct Site {
+pub(super) struct Site {
     name: &'static str,
     ceiling: Ceiling,
     random: Random,
-    limits: Limits,
-    tasks: Tasks,
+    pub(super) limits: Limits,
+    pub(super) tasks: Tasks,
 }
 
 impl Site {
-    fn new(name: &'static str, seed: u64) -> Self {
+    pub(super) fn new(name: &'static str, seed: u64) -> Self {
         Self {
             name,
             ceiling: Ceiling::default(),
@@ -63,7 +63,7 @@ impl Site {
         }
     }
 
-    async fn open(&mut self, disk: Arc<dyn Disk>) -> Result<Tree, crate::error::Error> {
+    pub(super) async fn open(&mut self, disk: Arc<dyn Disk>) -> Result<Tree, crate::error::Error> {
         self.tasks.abort_and_join().await;
         self.tasks = Tasks::new(Threads::Inline);
         let wall = Arc::new(Virtual(tokio::time::Instant::now()));
@@ -96,7 +96,7 @@ fn rows(tree: &Tree) -> BTreeMap<Vec<u8>, (Vec<u8>, crate::id::Version)> {
         .collect()
 }
 
-async fn ready_groups(tree: &Tree) -> Vec<ReadyGroup> {
+pub(super) async fn ready_groups(tree: &Tree) -> Vec<ReadyGroup> {
     let mut reader = tree.feed(tree.cursor_at(crate::id::Lsn::ZERO));
     let mut groups = Vec::new();
     while reader.cursor().lsn < LogView::end(tree).lsn {

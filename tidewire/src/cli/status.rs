@@ -64,7 +64,8 @@ fn fetch(connection: &Connection) -> Result<(serde_json::Value, Status), Failure
 }
 
 fn trees_table(trees: &[TreeStatus]) -> Table {
-    let mut table = Table::new(["TREE", "PARTITIONS", "ENTRIES", "LOG", "RETAINED", "ON DISK", "PINNED BY"]);
+    let mut table =
+        Table::new(["TREE", "PARTITIONS", "ENTRIES", "LOG", "RETAINED", "ON DISK", "PINNED BY", "SNAPSHOT"]);
     for tree in trees {
         let log = &tree.log;
         table.row([
@@ -77,6 +78,13 @@ fn trees_table(trees: &[TreeStatus]) -> Table {
             log.pinned_by.as_ref().map_or_else(
                 || "-".to_owned(),
                 |pin| format!("{} ({})", pin.consumer, bytes_for_people(pin.bytes)),
+            ),
+            tree.snapshot.as_ref().map_or_else(
+                || "-".to_owned(),
+                |last| {
+                    let (bytes, age) = (bytes_for_people(last.bytes), seconds_for_people(last.age_seconds));
+                    format!("..{} ({bytes}, {age} old)", last.covered)
+                },
             ),
         ]);
     }

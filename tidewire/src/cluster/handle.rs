@@ -271,6 +271,9 @@ impl Cluster {
         let trees = self.trees();
         futures::future::join_all(trees.iter().map(|tree| tree.drain(budget))).await;
         self.0.links.stop(budget).await;
+        for tree in &trees {
+            tree.snapshot_before_stop().await;
+        }
         self.0.tasks.join().await;
         let closed = self.0.clock.close().await;
         self.0.meta.close().await;

@@ -3,7 +3,9 @@
 use tidewire_core::tree::Tree;
 
 use super::handle::Cluster;
-use crate::status::{Health, HealthState, ListenStatus, LogStatus, PeerState, Status, TreeStatus};
+use crate::status::{
+    Health, HealthState, ListenStatus, LogStatus, PeerState, SnapshotStatus, Status, TreeStatus,
+};
 
 impl Cluster {
     /// Everything at one moment.
@@ -80,6 +82,12 @@ impl Cluster {
                 physical_bytes: size.log.physical_bytes,
                 pinned_by: self.0.links.slowest(tree),
             },
+            snapshot: tree.last_snapshot().map(|last| SnapshotStatus {
+                covered: last.covered.to_string(),
+                entries: last.entries,
+                bytes: last.bytes,
+                age_seconds: self.0.clock.wall_millis().saturating_sub(last.written_ms) / 1_000,
+            }),
         }
     }
 }

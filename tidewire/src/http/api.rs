@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::path::Resource;
 use super::query::Query;
 use super::site::Site;
+use super::snapshot::snapshot;
 
 /// Streams of changes at one time: fewer than connections, so that they never keep everybody else out.
 const MAX_STREAMS: usize = 512;
@@ -91,7 +92,10 @@ impl Api {
         if !methods.split(", ").any(|method| method == parts.method.as_str()) {
             return Err(Failure::Method(methods));
         }
-        if matches!(resource, Resource::Key(..) | Resource::Batch(_) | Resource::Digest(_)) {
+        if matches!(
+            resource,
+            Resource::Key(..) | Resource::Batch(_) | Resource::Digest(_) | Resource::Snapshot(_)
+        ) {
             Query::parse(query, &[])?;
         }
         // HEAD goes the way of GET; the connection leaves the body out.
@@ -111,6 +115,7 @@ impl Api {
             (Resource::Batch(tree), _) => self.batch(&self.tree(&tree)?, body).await?,
             (Resource::Changes(tree), _) => self.changes(&self.tree(&tree)?, query)?,
             (Resource::Digest(tree), _) => self.digest(self.tree(&tree)?).await?,
+            (Resource::Snapshot(tree), _) => snapshot(&self.tree(&tree)?).await?,
         })
     }
 

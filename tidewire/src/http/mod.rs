@@ -18,6 +18,7 @@ mod query;
 mod scan;
 mod server;
 mod site;
+mod snapshot;
 mod status;
 
 #[cfg(test)]

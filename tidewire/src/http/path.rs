@@ -24,6 +24,8 @@ pub(super) enum Resource {
     Batch(String),
     Changes(String),
     Digest(String),
+    /// Writing a snapshot of a tree.
+    Snapshot(String),
 }
 
 impl Resource {
@@ -41,10 +43,16 @@ impl Resource {
             _ => {}
         }
         let nothing = || Error::new(ErrorKind::NotFound, "nothing has this path; GET / names what there is");
+        // What is no text is no name of a tree.
+        let named = |tree: &str| String::from_utf8(percent_decode(tree)?).map_err(|_| nothing());
+        if let Some((tree, "snapshot")) =
+            path.strip_prefix("/v1/admin/trees/").and_then(|rest| rest.split_once('/'))
+        {
+            return Ok(Self::Snapshot(named(tree)?));
+        }
         let (tree, rest) =
             path.strip_prefix("/v1/trees/").and_then(|rest| rest.split_once('/')).ok_or_else(nothing)?;
-        // What is no text is no name of a tree.
-        let tree = String::from_utf8(percent_decode(tree)?).map_err(|_| nothing())?;
+        let tree = named(tree)?;
         match rest {
             "keys" => Ok(Self::Keys(tree)),
             "batch" => Ok(Self::Batch(tree)),
@@ -63,7 +71,7 @@ impl Resource {
         match self {
             Self::Key(..) => "GET, HEAD, PUT, DELETE",
             Self::Keys(_) => "GET, HEAD, DELETE",
-            Self::Batch(_) => "POST",
+            Self::Batch(_) | Self::Snapshot(_) => "POST",
             _ => "GET, HEAD",
         }
     }

@@ -16,6 +16,7 @@ GET             /v1/trees/{tree}/keys         ?prefix= &after= &limit=
 POST            /v1/trees/{tree}/batch        {\"ops\":[{\"op\":\"set\",\"key\":\"k\",\"value\":\"v\"}]}
 GET             /v1/trees/{tree}/changes      ?from=now|beginning or ?cursor=, &resolved=true; stays open (curl -N)
 GET             /v1/trees/{tree}/digest       equal on clusters that hold the same
+POST            /v1/admin/trees/{tree}/snapshot   write one now: the next start replays less
 GET             /v1/status                    trees, peers, health
 GET             /healthz /readyz /metrics
 ";

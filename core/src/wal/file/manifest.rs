@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::segment::SegmentNumber;
 use crate::disk::{Disk, OpenMode, write_atomically};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{ClusterId, Incarnation, OriginTag, TreeName};
@@ -68,6 +69,22 @@ impl Manifest {
         let read = file.read_at(&mut bytes, 0).map_err(io)?;
         bytes.truncate(read);
         Self::decode(&bytes).map(Some).map_err(|what| corrupt(&path, what))
+    }
+
+    /// Whether the directory has a segment.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub fn has_segments(disk: &dyn Disk, dir: &Path) -> Result<bool, StorageError> {
+        let io = |error: std::io::Error| {
+            StorageError::new(StorageErrorKind::Io, format!("{} cannot be listed", dir.display()))
+                .with_source(error)
+        };
+        if !disk.exists(dir).map_err(io)? {
+            return Ok(false);
+        }
+        let names = disk.list(dir).map_err(io)?;
+        Ok(names.iter().any(|name| SegmentNumber::from_file_name(name).is_some()))
     }
 
     /// Replaces it; durable when it returns.

@@ -1,0 +1,117 @@
+//! [`SnapshotFile`]: a finished snapshot whose header and footer are intact. Its chunks are checked as they are read.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::chunk::Chunk;
+use super::footer::{SnapshotFooter, TAIL_BYTES};
+use super::header::{PREFIX_BYTES, SnapshotHeader};
+use super::name::SnapshotName;
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::record::FormatError;
+
+/// Why a snapshot cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::tree) enum SnapshotFault {
+    /// The system cannot read it.
+    #[error("it cannot be read")]
+    Io(#[from] io::Error),
+    /// Its bytes are not those that were written, or a newer version wrote them.
+    #[error("{0}")]
+    Format(#[from] FormatError),
+}
+
+impl SnapshotFault {
+    /// Whether another Tidewire wrote it: then it is left alone.
+    pub(super) fn is_newer(&self) -> bool {
+        matches!(self, Self::Format(FormatError::Version { .. }))
+    }
+}
+
+/// A snapshot that is there to be read.
+pub(in crate::tree) struct SnapshotFile {
+    file: Arc<dyn DiskFile>,
+    pub(super) name: SnapshotName,
+    pub(in crate::tree) header: SnapshotHeader,
+    pub(in crate::tree) footer: SnapshotFooter,
+    /// Bytes of the whole file.
+    pub(super) bytes: u64,
+}
+
+impl SnapshotFile {
+    /// Reads header and footer, and checks that they describe this file from its first byte to its last.
+    pub(super) fn open(disk: &dyn Disk, dir: &Path, name: SnapshotName) -> Result<Self, SnapshotFault> {
+        let file = disk.open(&dir.join(name.file()), OpenMode::Read)?;
+        let bytes = file.len()?;
+        let prefix = read(file.as_ref(), 0, PREFIX_BYTES, bytes)?;
+        let length = SnapshotHeader::length(&prefix)?;
+        let header = SnapshotHeader::decode(&read(file.as_ref(), 0, length, bytes)?)?;
+        let tail_at = bytes.saturating_sub(TAIL_BYTES as u64);
+        let footer_bytes = SnapshotFooter::length(&read(file.as_ref(), tail_at, TAIL_BYTES, bytes)?)?;
+        let footer_at = tail_at.checked_sub(footer_bytes as u64).ok_or(FormatError::Short("a snapshot"))?;
+        let footer = read(file.as_ref(), footer_at, footer_bytes, bytes)?;
+        let footer = SnapshotFooter::decode(&footer, header.incarnation)?;
+        let file = Self { file, name, header, footer, bytes };
+        file.check(length as u64, footer_at)?;
+        Ok(file)
+    }
+
+    fn check(&self, first: u64, footer_at: u64) -> Result<(), FormatError> {
+        if self.header.number != self.name.number() {
+            return Err(FormatError::Field("the file has the name of another snapshot"));
+        }
+        let (mut at, mut entries) = (first, 0);
+        for chunk in &self.footer.chunks {
+            if chunk.at != at {
+                return Err(FormatError::Field("the chunks of a snapshot do not follow each other"));
+            }
+            at = at.saturating_add(u64::from(chunk.length));
+            entries += u64::from(chunk.entries);
+        }
+        if at != footer_at || entries != self.footer.entries || self.footer.end < self.header.covered {
+            return Err(FormatError::Field("the footer of a snapshot does not describe it"));
+        }
+        Ok(())
+    }
+
+    /// Number of chunks.
+    pub(super) fn chunks(&self) -> usize {
+        self.footer.chunks.len()
+    }
+
+    /// Reads a run of chunks with one call, and checks each.
+    pub(super) fn read(&self, run: Range<usize>) -> Result<Vec<Chunk>, SnapshotFault> {
+        let places = self.footer.chunks.get(run.clone()).unwrap_or_default();
+        let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
+        let length = usize::try_from(last.at + u64::from(last.length) - first.at).unwrap_or(usize::MAX);
+        let bytes = read(self.file.as_ref(), first.at, length, self.bytes)?;
+        let mut rest = &bytes[..];
+        let mut chunks = Vec::with_capacity(places.len());
+        for (index, place) in run.zip(places) {
+            let (head, tail) = rest
+                .split_at_checked(place.length as usize)
+                .ok_or(FormatError::Short("a chunk of a snapshot"))?;
+            rest = tail;
+            let chunk = Chunk::parse(head, self.header.incarnation, index)?;
+            if head.last_chunk() != Some(&place.crc.to_le_bytes()) || chunk.count() != place.entries {
+                return Err(FormatError::Field("a chunk is not the one that the footer names").into());
+            }
+            chunks.push(chunk);
+        }
+        Ok(chunks)
+    }
+}
+
+/// Reads exactly so many bytes; never asks for memory beyond the length of the file.
+fn read(file: &dyn DiskFile, at: u64, length: usize, file_bytes: u64) -> Result<Vec<u8>, SnapshotFault> {
+    if at.saturating_add(length as u64) > file_bytes {
+        return Err(FormatError::Short("a snapshot").into());
+    }
+    let mut bytes = vec![0; length];
+    if file.read_at(&mut bytes, at)? < length {
+        return Err(FormatError::Short("a snapshot").into());
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,36 @@
+//! Snapshots: the state in a file, so that opening a tree replays only what the log got since.
+//!
+//! A snapshot covers one position of the log. It is fuzzy: the position and everything that goes with it are noted
+//! first, then the entries are read piece by piece while writes go on. Replaying the log from the position makes the
+//! state whole again, whatever of the later writes the entries held already. Two are kept, so that a damaged one costs
+//! nothing but time: the log is not trimmed above what the older one covers.
+//!
+//! [`Tree::snapshot`](super::Tree::snapshot) writes one, [`open`](super::Tree::open) reads the newest that is intact.
+
+mod chunk;
+mod fields;
+mod file;
+mod footer;
+mod header;
+mod loading;
+mod name;
+mod schedule;
+mod store;
+mod taking;
+mod writer;
+
+#[cfg(test)]
+mod format_tests;
+#[cfg(test)]
+mod images;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod tests;
+
+pub(super) use file::SnapshotFile;
+pub(super) use loading::{PROGRESS_EVERY, load};
+pub(super) use schedule::keep_snapshots;
+pub use store::SnapshotInfo;
+pub(super) use store::Snapshots;
+pub use taking::SnapshotReport;
