@@ -8,6 +8,8 @@ mod invalid;
 pub mod json;
 #[cfg(feature = "jsonl")]
 pub mod jsonl;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod transports;
 
 pub use invalid::InvalidSettings;

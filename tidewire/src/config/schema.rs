@@ -9,12 +9,16 @@ use super::{ByteSize, HumanDuration};
 pub(super) enum Kind {
     Text,
     Bool,
-    Count { most: u16 },
+    Count {
+        most: u16,
+    },
     Duration,
     Size,
     Address,
     Choice(&'static [&'static str]),
     TextList,
+    /// Keys that the sink's type reads itself.
+    Table,
 }
 
 /// One key of a section.
@@ -173,6 +177,37 @@ pub(super) const SINK_TYPES: &[(&str, &[Key])] = &[
             "Required: the file that lines are appended to; \"-\": standard output.",
         )],
     ),
+    #[cfg(feature = "kafka")]
+    ("kafka", KAFKA),
+];
+
+#[cfg(feature = "kafka")]
+const KAFKA: &[Key] = &[
+    required("brokers", Kind::Text, "Required: host:port, several with commas."),
+    key("topic", Kind::Text, "The topic; {tree} stands for the name of the tree. Default \"{tree}\"."),
+    key("value", Kind::Choice(&["value", "json"]), "\"value\": the bytes as written; \"json\": the change."),
+    key("create_topic", Kind::Bool, "Whether a missing topic is created. Default true."),
+    key(
+        "partitions",
+        Kind::Count { most: 10_000 },
+        "Of a topic that is created; default: as the brokers are set.",
+    ),
+    key(
+        "replication",
+        Kind::Count { most: 100 },
+        "Of a topic that is created; default: as the brokers are set.",
+    ),
+    key(
+        "compression",
+        Kind::Choice(&["none", "lz4", "snappy", "zstd"]),
+        "Of batches; zstd needs a full build.",
+    ),
+    key("queue_bytes", Kind::Size, "Keys and values that may wait in the client. Default \"32MiB\"."),
+    key("stall_after", Kind::Duration, "Nothing arrived for so long though something waits. Default \"1m\"."),
+    key("connect_timeout", Kind::Duration, "How long a start waits for brokers and topic. Default \"30s\"."),
+    key("partition_check", Kind::Duration, "How often the partitions are counted. Default \"30s\"."),
+    key("security", Kind::Table, "TLS and login; needs a full build. See docs/kafka.md."),
+    key("librdkafka", Kind::Table, "Further settings of the client, by their names in librdkafka."),
 ];
 
 /// The keys of a type of sink; none for one that is not known.
@@ -212,6 +247,7 @@ impl Kind {
             (Self::Address, toml::Value::String(text)) => text.parse::<std::net::SocketAddr>().is_ok(),
             (Self::Choice(choices), toml::Value::String(text)) => choices.contains(&text.as_str()),
             (Self::TextList, toml::Value::Array(items)) => items.iter().all(toml::Value::is_str),
+            (Self::Table, toml::Value::Table(_)) => true,
             _ => false,
         };
         if fits {

@@ -19,6 +19,8 @@ pub(crate) struct SinkType {
 pub(crate) const BUILT_IN: &[SinkType] = &[
     #[cfg(feature = "jsonl")]
     SinkType { name: "jsonl", build: |table| build(table, tidewire_connectors::jsonl::JsonlSink::new) },
+    #[cfg(feature = "kafka")]
+    SinkType { name: "kafka", build: |table| build(table, tidewire_connectors::kafka::KafkaSink::new) },
 ];
 
 /// The type of a name.
@@ -34,7 +36,10 @@ pub(crate) fn named(name: &str) -> Result<&'static SinkType, String> {
 }
 
 /// From a table to the connector's own struct, and from there to its sink.
-#[cfg_attr(not(feature = "jsonl"), expect(dead_code, reason = "no connector is built in"))]
+#[cfg_attr(
+    not(any(feature = "jsonl", feature = "kafka")),
+    expect(dead_code, reason = "no connector is built in")
+)]
 fn build<C: DeserializeOwned, S: Sink + 'static>(
     table: toml::Table,
     make: impl FnOnce(C) -> Result<S, InvalidSettings>,
