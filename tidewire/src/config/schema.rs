@@ -272,6 +272,7 @@ impl Kind {
                 choices.iter().map(|choice| format!("{choice:?}")).collect::<Vec<_>>().join(", ")
             }
             Self::TextList => "a list of texts, such as [\"orders\"]".to_owned(),
+            Self::Table => "a table of keys and values, such as { \"linger.ms\" = 20 }".to_owned(),
         }
     }
 }
