@@ -1,6 +1,7 @@
 //! [`Api`]: the HTTP API of one server, as the claims use it.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use base64::Engine;
@@ -57,6 +58,27 @@ impl Api {
     pub(super) fn wrote_batch(&self, entries: &[(String, String)]) -> bool {
         let ops: Vec<Value> =
             entries.iter().map(|(key, value)| json!({"op": "set", "key": key, "value": value})).collect();
+        self.wrote_operations(&ops)
+    }
+
+    /// Whether a range delete was acknowledged.
+    pub(super) fn deleted_range(&self, from: &str, to: &str) -> bool {
+        let url = format!("{}/v1/trees/{TREE}/keys?from={from}&to={to}", self.base);
+        answer(self.agent.delete(url).call()).is_ok_and(|(status, _)| status == 200)
+    }
+
+    /// Every change that the log retains, in its order.
+    pub(super) fn all_changes(&self) -> Vec<Value> {
+        let path = format!("{}/v1/trees/{TREE}/changes?from=beginning&resolved=true", self.base);
+        let stream = self.agent.get(path).call().expect("the stream opens").into_body().into_reader();
+        let lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+        let changes =
+            lines.filter(|line| !line.is_empty()).map(|line| serde_json::from_str(&line).expect("json"));
+        changes.take_while(|line: &Value| line["resolved"].is_null()).collect()
+    }
+
+    /// Whether a batch was acknowledged.
+    pub(super) fn wrote_operations(&self, ops: &[Value]) -> bool {
         let body = json!({"atomic": true, "ops": ops}).to_string();
         let sent = self.agent.post(format!("{}/v1/trees/{TREE}/batch", self.base)).send(body.as_bytes());
         answer(sent).is_ok_and(|(status, _)| status == 200)

@@ -9,6 +9,8 @@ mod causality;
 mod copies;
 mod full_disk;
 mod garbage;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod load;
 mod memory;
 mod mistakes;
