@@ -36,7 +36,7 @@ pub(crate) enum Input {
 #[derive(Debug)]
 enum Message {
     From(Arc<Port>, Input),
-    Forget(OriginTag),
+    Forget(Vec<OriginTag>),
 }
 
 /// How things stand after a round of the applier.
@@ -53,9 +53,9 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// What waits of an origin for dependencies.
-    pub(crate) fn waiting(&self, origin: OriginTag) -> Option<&Waiting> {
-        self.waiting.iter().find(|waiting| waiting.origin == origin)
+    /// What waits for dependencies of the origins that a link carries.
+    pub(crate) fn waiting<'a>(&'a self, port: &'a Port) -> impl Iterator<Item = &'a Waiting> + 'a {
+        self.waiting.iter().filter(|waiting| port.carries(waiting.origin))
     }
 }
 
@@ -164,19 +164,19 @@ impl Applier {
         self.0.budget.total()
     }
 
-    /// Bytes of an origin that were taken and are not applied.
-    pub(crate) fn queued(&self, origin: OriginTag) -> u64 {
-        self.0.budget.used(origin)
+    /// Bytes that a peer brought and that are not applied.
+    pub(crate) fn queued(&self, peer: &ClusterId) -> u64 {
+        self.0.budget.used(peer.tag())
     }
 
-    /// What the peer of an origin may send now.
-    pub(crate) fn credit(&self, origin: OriginTag, view: &View) -> u64 {
-        if view.stalled.is_some() || view.closed { 0 } else { self.0.budget.credit(origin) }
+    /// What a peer may send now.
+    pub(crate) fn credit(&self, peer: &ClusterId, view: &View) -> u64 {
+        if view.stalled.is_some() || view.closed { 0 } else { self.0.budget.credit(peer.tag()) }
     }
 
-    /// Takes room for a page. Cancel-safe.
-    pub(crate) async fn room(&self, page: &Page) -> Permit {
-        self.0.budget.take(page.origin, page_cost(page)).await
+    /// Takes room for a page of a peer. Cancel-safe.
+    pub(crate) async fn room(&self, peer: &ClusterId, page: &Page) -> Permit {
+        self.0.budget.take(peer.tag(), page_cost(page)).await
     }
 
     /// Waits for a place in the inbox and fills it. Cancel-safe in that all or nothing is handed over; false: the applier
@@ -189,10 +189,10 @@ impl Applier {
         true
     }
 
-    /// Drops what waits of an origin whose sessions were ended.
-    pub(crate) async fn forget(&self, origin: OriginTag) {
+    /// Drops what waits of origins that no session brings any more.
+    pub(crate) async fn forget(&self, origins: Vec<OriginTag>) {
         // An applier that has ended holds nothing.
-        let _ended = self.0.inbox.send(Message::Forget(origin)).await;
+        let _ended = self.0.inbox.send(Message::Forget(origins)).await;
     }
 }
 
@@ -269,22 +269,27 @@ impl Runner {
 
     fn take(&mut self, message: Message) {
         let (port, input) = match message {
-            Message::Forget(origin) => return self.gate.forget(origin),
+            Message::Forget(origins) => {
+                return origins.into_iter().for_each(|origin| self.gate.forget(origin));
+            }
             Message::From(port, input) => (port, input),
         };
         if port.has_ended() {
             return;
         }
         let applied = self.shared.target.progress();
-        let taken = match input {
+        let (origin, taken) = match input {
             Input::Page(page, permit) => {
-                let id = page.id;
-                self.gate.admit(page, permit, &applied, Instant::now()).map_err(|refusal| refusal.of_page(id))
+                let (origin, id) = (page.origin, page.id);
+                let taken = self.gate.admit(page, permit, &applied, Instant::now());
+                (origin, taken.map_err(|refusal| refusal.of_page(id)))
             }
-            Input::Heartbeat(heartbeat) => self.gate.heartbeat(port.origin, &heartbeat, &applied).map(|()| 0),
+            Input::Heartbeat(heartbeat) => {
+                (heartbeat.origin, self.gate.heartbeat(&heartbeat, &applied).map(|()| 0))
+            }
         };
         let origins = self.shared.origins.lock();
-        let metrics = origins.get(&port.origin).map(|(_, metrics)| metrics);
+        let metrics = origins.get(&origin).map(|(_, metrics)| metrics);
         match taken {
             Ok(duplicates) => {
                 metrics.inspect(|metrics| _ = metrics.duplicates.inc_by(duplicates));

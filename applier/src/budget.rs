@@ -1,8 +1,12 @@
 //! [`Budget`]: the bytes that may wait in the applier of one tree, over all its links.
 //!
-//! A permit is taken before a page enters the inbox and is given back when its groups are durable or dropped. An origin
-//! that has nothing waiting may always bring one page, whatever its size: what the others wait for may be in it. So
-//! memory is bounded by the bound and one page for each peer.
+//! A permit is taken before a page enters the inbox and is given back when its groups are durable or dropped. A peer of
+//! which nothing waits may always bring one page, whatever its size: what the others wait for may be in it. So memory is
+//! bounded by the bound and one page for each peer.
+//!
+//! It is the peer that counts, not the origin of the records: a link brings records behind those that they depend on, so
+//! what waits of a link waits for nothing behind it on the same link. What waits of an origin may wait for what another
+//! link has still to bring, behind records of that origin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +15,7 @@ use parking_lot::Mutex;
 use tidewire_core::id::OriginTag;
 use tokio::sync::Notify;
 
-/// Credit of an origin that has nothing waiting, at least.
+/// Credit of a peer of which nothing waits, at least.
 const FLOOR_BYTES: u64 = 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -37,34 +41,34 @@ impl Budget {
     }
 
     /// Takes room if there is some.
-    pub(crate) fn try_take(&self, origin: OriginTag, bytes: u64) -> Option<Permit> {
+    pub(crate) fn try_take(&self, peer: OriginTag, bytes: u64) -> Option<Permit> {
         let mut used = self.0.used.lock();
-        let own = used.by.get(&origin).copied().unwrap_or(0);
+        let own = used.by.get(&peer).copied().unwrap_or(0);
         if own > 0 && used.total.saturating_add(bytes) > self.0.bound {
             return None;
         }
         used.total += bytes;
-        used.by.insert(origin, own + bytes);
-        Some(Permit { budget: self.clone(), origin, bytes })
+        used.by.insert(peer, own + bytes);
+        Some(Permit { budget: self.clone(), peer, bytes })
     }
 
     /// Takes room, waiting for it. Cancel-safe.
-    pub(crate) async fn take(&self, origin: OriginTag, bytes: u64) -> Permit {
+    pub(crate) async fn take(&self, peer: OriginTag, bytes: u64) -> Permit {
         loop {
             let mut freed = std::pin::pin!(self.0.freed.notified());
             freed.as_mut().enable();
-            if let Some(permit) = self.try_take(origin, bytes) {
+            if let Some(permit) = self.try_take(peer, bytes) {
                 return permit;
             }
             freed.await;
         }
     }
 
-    /// How many bytes an origin's peer may send now beyond what is acknowledged.
-    pub(crate) fn credit(&self, origin: OriginTag) -> u64 {
+    /// How many bytes a peer may send now beyond what is acknowledged.
+    pub(crate) fn credit(&self, peer: OriginTag) -> u64 {
         let used = self.0.used.lock();
         let free = self.0.bound.saturating_sub(used.total);
-        if used.by.get(&origin).is_none_or(|own| *own == 0) {
+        if used.by.get(&peer).is_none_or(|own| *own == 0) {
             free.max(FLOOR_BYTES.min(self.0.bound))
         } else {
             free
@@ -76,9 +80,9 @@ impl Budget {
         (self.0.used.lock().total, self.0.bound)
     }
 
-    /// Bytes of an origin that wait.
-    pub(crate) fn used(&self, origin: OriginTag) -> u64 {
-        self.0.used.lock().by.get(&origin).copied().unwrap_or(0)
+    /// Bytes that a peer brought and that wait.
+    pub(crate) fn used(&self, peer: OriginTag) -> u64 {
+        self.0.used.lock().by.get(&peer).copied().unwrap_or(0)
     }
 }
 
@@ -86,7 +90,7 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct Permit {
     budget: Budget,
-    origin: OriginTag,
+    peer: OriginTag,
     bytes: u64,
 }
 
@@ -95,7 +99,7 @@ impl Permit {
     pub(crate) fn split(&mut self, bytes: u64) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        Self { budget: self.budget.clone(), origin: self.origin, bytes }
+        Self { budget: self.budget.clone(), peer: self.peer, bytes }
     }
 }
 
@@ -104,10 +108,10 @@ impl Drop for Permit {
         {
             let mut used = self.budget.0.used.lock();
             used.total -= self.bytes;
-            let own = used.by.entry(self.origin).or_default();
+            let own = used.by.entry(self.peer).or_default();
             *own -= self.bytes;
             if *own == 0 {
-                used.by.remove(&self.origin);
+                used.by.remove(&self.peer);
             }
         }
         self.budget.0.freed.notify_waiters();
@@ -122,7 +126,7 @@ mod tests {
     const B: OriginTag = OriginTag::new(2);
 
     #[test]
-    fn f16_an_origin_with_nothing_waiting_gets_in_at_the_bound() {
+    fn f16_a_peer_of_which_nothing_waits_gets_in_at_the_bound() {
         let budget = Budget::new(100);
         let mut held = budget.try_take(A, 100).unwrap();
         assert_eq!(budget.credit(A), 0);

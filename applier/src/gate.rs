@@ -5,10 +5,11 @@
 //! being acknowledged. The groups of an origin leave in the order in which they came, whole, and where the tree is
 //! causal only when the frontier covers what they depend on.
 //!
-//! A session may end at any time; what it brought stays admitted. That is sound because every session sends an unbroken
-//! run of the origin's history from at or below what was applied when it began: whatever is taken of such runs, in
-//! whatever interleaving, is together a prefix of the history. A session of which something was refused brings nothing
-//! any more, so its run is never broken.
+//! Several links may bring an origin at once: its own, and those of relays. A session may end at any time; what it brought
+//! stays admitted. That is sound because every session sends a run of the origin's history from at or below what was
+//! applied when it began, unbroken but for what was applied meanwhile: whatever is taken of such runs, in whatever
+//! interleaving, is together a prefix of the history. A session of which something was refused brings nothing any more,
+//! so its run is never broken.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -172,13 +173,8 @@ impl Gate {
     ///
     /// # Errors
     /// When something before it is missing.
-    pub(crate) fn heartbeat(
-        &mut self,
-        origin: OriginTag,
-        heartbeat: &Heartbeat,
-        applied: &Progress,
-    ) -> Result<(), Refusal> {
-        let Heartbeat { incarnation, closed, ref tails } = *heartbeat;
+    pub(crate) fn heartbeat(&mut self, heartbeat: &Heartbeat, applied: &Progress) -> Result<(), Refusal> {
+        let Heartbeat { origin, incarnation, closed, ref tails } = *heartbeat;
         let queue = self.queue(origin, incarnation, applied)?;
         check_gap(tails, &queue.admitted)?;
         if closed > queue.closed {
@@ -240,7 +236,7 @@ impl Gate {
         }
     }
 
-    /// Drops what waits of an origin: its peer was removed. What it brings later counts from what is applied.
+    /// Drops what waits of an origin: nobody brings it any more. What comes of it later counts from what is applied.
     pub(crate) fn forget(&mut self, origin: OriginTag) {
         self.queues.remove(&origin);
     }

@@ -82,11 +82,12 @@ impl World {
             .iter()
             .map(|mark| (PartitionId::new(u16::try_from(mark.partition).unwrap()), Offset::new(mark.offset)));
         let heartbeat = Heartbeat {
+            origin: OriginTag::new(sent.origin),
             incarnation: Incarnation::new(sent.incarnation),
             closed: Hlc::new(sent.closed),
             tails: tails.collect(),
         };
-        self.gate.heartbeat(OriginTag::new(sent.origin), &heartbeat, &self.target.progress())
+        self.gate.heartbeat(&heartbeat, &self.target.progress())
     }
 
     /// One call of the tree; says whether anything moved.

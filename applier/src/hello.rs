@@ -22,6 +22,8 @@ pub(crate) struct Caller {
     pub(crate) tree: TreeName,
     pub(crate) boot: BootId,
     pub(crate) incarnation: Incarnation,
+    /// The other origins that it would send on.
+    pub(crate) forwarded: Vec<(ClusterId, Incarnation)>,
 }
 
 /// What this cluster knows of the caller and the tree.
@@ -59,7 +61,15 @@ pub(crate) fn identify(hello: &Hello) -> Result<Caller, Refusal> {
     if hello.boot_id == 0 {
         return Err(malformed(&"a hello without a boot id: upgrade the caller, or report it"));
     }
+    if hello.forwarded.len() > MAX_KNOWN_CLUSTERS {
+        return Err(malformed(&"a hello that would forward more origins than can be known"));
+    }
+    let forwarded = hello.forwarded.iter().map(|origin| {
+        let name = ClusterId::new(&origin.name).map_err(|error| malformed(&error))?;
+        Ok((name, Incarnation::new(origin.incarnation)))
+    });
     Ok(Caller {
+        forwarded: forwarded.collect::<Result<_, Refusal>>()?,
         peer: ClusterId::new(&hello.cluster).map_err(|error| malformed(&error))?,
         tree: TreeName::new(&hello.tree).map_err(|error| malformed(&error))?,
         boot: BootId::new(hello.boot_id),
@@ -95,7 +105,7 @@ pub(crate) fn check(hello: &Hello, caller: &Caller, known: &Known<'_>) -> Result
         return refuse(RefusalKind::UnknownTree, format!("{me} has no tree {tree}: create it there"));
     };
     check_tree(hello, identity)?;
-    check_tags(hello, known)?;
+    check_tags(hello, caller, known)?;
     match incarnation {
         Some(before) if *before != caller.incarnation => refuse(
             RefusalKind::Incarnation,
@@ -132,7 +142,7 @@ fn check_tree(hello: &Hello, identity: &TreeIdentity) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_tags(hello: &Hello, known: &Known<'_>) -> Result<(), Refusal> {
+fn check_tags(hello: &Hello, caller: &Caller, known: &Known<'_>) -> Result<(), Refusal> {
     if hello.known_clusters.len() > MAX_KNOWN_CLUSTERS {
         let detail = format!(
             "the caller knows {} clusters, at most {MAX_KNOWN_CLUSTERS} can be",
@@ -146,7 +156,8 @@ fn check_tags(hello: &Hello, known: &Known<'_>) -> Result<(), Refusal> {
         .map(ClusterId::new)
         .collect::<Result<_, _>>()
         .map_err(|error| Refusal::new(RefusalKind::Malformed, error.to_string()))?;
-    let all = theirs.iter().chain(known.peers.iter().copied()).chain([known.cluster]);
+    let forwarded = caller.forwarded.iter().map(|(name, _)| name);
+    let all = theirs.iter().chain(forwarded).chain(known.peers.iter().copied()).chain([known.cluster]);
     match collision(all.map(|name| (name.tag(), name))) {
         Some((one, other)) => refuse(
             RefusalKind::TagCollision,

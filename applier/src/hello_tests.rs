@@ -22,6 +22,7 @@ fn hello() -> Hello {
         merge_mode: "lww".into(),
         known_clusters: vec!["there".into(), "here".into()],
         capabilities: vec!["of the future".into()],
+        forwarded: Vec::new(),
     }
 }
 

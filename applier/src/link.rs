@@ -1,8 +1,10 @@
 //! One link, from the first frame to the last: the thin part around [`Session`]. One task each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewire_core::error::ErrorKind;
+use tidewire_core::id::{ClusterId, Incarnation, OriginTag};
 use tidewire_core::transport::marks::{encode_vector, encode_watermarks};
 use tidewire_core::transport::pages::Page;
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
@@ -77,6 +79,13 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         let kind = if known_otherwise { RefusalKind::Incarnation } else { RefusalKind::Unavailable };
         Refusal::new(kind, error.to_string())
     });
+    let forwarded = if enrolled.is_ok() { caller.forwarded.as_slice() } else { &[] };
+    let (origins, refused) = tokio::select! { biased;
+        () = server.stop.cancelled() => return,
+        carried = enroll_forwarded(&caller, forwarded, &applier) => carried,
+    };
+    let taken = origins.keys().filter(|origin| **origin != peer.tag()).map(|origin| origin.get()).collect();
+    port.carry(origins.clone());
     if let Err(refusal) = enrolled.and_then(|()| server.enter(&caller, &slot, &port)) {
         tracing::warn!(%tree, %peer, %refusal, "link refused");
         slot.refused(&refusal);
@@ -85,7 +94,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
     }
     let mut view = applier.view();
     let now = view.get();
-    let credit = applier.credit(port.origin, &now).min(applier.settings().initial_credit_bytes);
+    let credit = applier.credit(peer, &now).min(applier.settings().initial_credit_bytes);
     let identity = applier.identity();
     let welcome = wire::Welcome {
         session: session.get(),
@@ -96,11 +105,13 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         watermarks: encode_watermarks(&now.progress.watermarks),
         frontier: encode_vector(&now.progress.frontier),
         credit_bytes: credit,
+        forwarded: taken,
+        not_forwarded: refused,
     };
     let terms = Terms {
         me: identity.origin(),
         peer: peer.clone(),
-        incarnation: caller.incarnation,
+        origins,
         partitions: identity.partitions,
     };
     let said = Standing { credit, ..standing(&applier, &port, &now) };
@@ -115,6 +126,38 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         Err(end) => end,
     };
     running.finish(end, &caller).await;
+}
+
+/// Makes known what the caller forwards: which origins the link carries, the caller's own included, and which it cannot.
+async fn enroll_forwarded(
+    caller: &Caller,
+    forwarded: &[(ClusterId, Incarnation)],
+    applier: &Applier,
+) -> (BTreeMap<OriginTag, (ClusterId, Incarnation)>, Vec<wire::OriginRefusal>) {
+    let mut origins = BTreeMap::from([(caller.peer.tag(), (caller.peer.clone(), caller.incarnation))]);
+    let mut refused = Vec::new();
+    for (name, incarnation) in forwarded {
+        let refusal = match applier.target().enroll(name, *incarnation).await {
+            _ if *name == applier.identity().cluster => {
+                let detail = format!("{name} is this cluster itself: its records never come back");
+                Refusal::new(RefusalKind::OwnOrigin, detail)
+            }
+            Ok(()) => {
+                // Its series exist from here on.
+                applier.metrics(name);
+                origins.insert(name.tag(), (name.clone(), *incarnation));
+                continue;
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                Refusal::new(RefusalKind::Incarnation, error.to_string())
+            }
+            Err(error) => Refusal::new(RefusalKind::Unavailable, error.to_string()),
+        };
+        tracing::warn!(tree = %caller.tree, peer = %caller.peer, origin = %name, %refusal, "an origin is not taken from a relay");
+        let (kind, detail) = (refusal.kind.name().to_owned(), refusal.detail);
+        refused.push(wire::OriginRefusal { origin: name.tag().get(), kind, detail });
+    }
+    (origins, refused)
 }
 
 /// A session with its link.
@@ -144,7 +187,7 @@ impl Running {
     async fn run(&mut self) -> End {
         let mut pending = Pending::default();
         loop {
-            let waits = pending.page.is_some() || pending.input.is_some();
+            let (waits, owes) = (pending.page.is_some() || pending.input.is_some(), self.owes());
             tokio::select! { biased;
                 () = self.stop.cancelled() => return SHUTTING_DOWN,
                 ending = self.port.ended() => return End::Here(ending),
@@ -153,7 +196,7 @@ impl Running {
                         return end;
                     }
                 }
-                () = sleep_until(self.said_at + REPEAT_ACK), if self.applier.queued(self.port.origin) > 0 => {
+                () = sleep_until(self.said_at + REPEAT_ACK), if owes => {
                     if let Err(end) = self.acknowledge(true).await {
                         return end;
                     }
@@ -175,6 +218,11 @@ impl Running {
         }
     }
 
+    /// Whether something that the peer sent may not be acknowledged yet.
+    fn owes(&mut self) -> bool {
+        self.applier.queued(&self.port.peer) > 0 || self.view.get().waiting(&self.port).next().is_some()
+    }
+
     fn take(&mut self, frame: Frame) -> Result<Pending, End> {
         let target = self.applier.target();
         let event = self.session.receive(frame, &|hlc| target.excess_skew(hlc)).map_err(|refusal| {
@@ -187,11 +235,11 @@ impl Running {
             Event::Nothing => Ok(Pending::default()),
             Event::Goodbye(reason) => Err(End::There(reason)),
             Event::Page(page) => {
-                self.slot.reaches(&page.through, true);
+                self.slot.reaches(page.origin, &page.through, true);
                 Ok(Pending { page: Some(page), input: None })
             }
             Event::Heartbeat(heartbeat) => {
-                self.slot.reaches(&heartbeat.tails, false);
+                self.slot.reaches(heartbeat.origin, &heartbeat.tails, false);
                 self.slot.progress(&self.applier.view().get());
                 Ok(Pending { page: None, input: Some(Input::Heartbeat(heartbeat)) })
             }
@@ -247,10 +295,10 @@ impl Running {
 
 fn standing<'a>(applier: &Applier, port: &Port, view: &'a View) -> Standing<'a> {
     Standing {
-        marks: view.progress.watermarks.origin(port.origin),
+        marks: &view.progress.watermarks,
         frontier: &view.progress.frontier,
-        credit: applier.credit(port.origin, view),
-        held: view.waiting(port.origin).map_or(0, |waiting| waiting.bytes),
+        credit: applier.credit(&port.peer, view),
+        held: view.waiting(port).map(|waiting| waiting.bytes).sum(),
     }
 }
 
@@ -258,7 +306,7 @@ fn standing<'a>(applier: &Applier, port: &Port, view: &'a View) -> Standing<'a> 
 /// applier has ended.
 async fn hand_over(applier: &Applier, port: &Arc<Port>, pending: &mut Pending) -> bool {
     if let Some(page) = &pending.page {
-        let permit = applier.room(page).await;
+        let permit = applier.room(&port.peer, page).await;
         pending.input = pending.page.take().map(|page| Input::Page(page, permit));
     }
     applier.submit(port, &mut pending.input).await

@@ -1,6 +1,9 @@
 //! [`Port`]: what the rest of the cluster can do to a running session: end it, once.
 
-use tidewire_core::id::{ClusterId, OriginTag, SessionNumber};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use tidewire_core::id::{ClusterId, Incarnation, OriginTag, SessionNumber};
 use tokio::sync::watch;
 
 use crate::refusal::Refusal;
@@ -19,13 +22,29 @@ pub(crate) enum Ending {
 pub(crate) struct Port {
     pub(crate) number: SessionNumber,
     pub(crate) peer: ClusterId,
-    pub(crate) origin: OriginTag,
+    origins: OnceLock<BTreeMap<OriginTag, (ClusterId, Incarnation)>>,
     ending: watch::Sender<Option<Ending>>,
 }
 
 impl Port {
     pub(crate) fn new(number: SessionNumber, peer: ClusterId) -> Self {
-        Self { number, origin: peer.tag(), peer, ending: watch::Sender::new(None) }
+        Self { number, peer, origins: OnceLock::new(), ending: watch::Sender::new(None) }
+    }
+
+    /// Says whose records the link carries, once.
+    pub(crate) fn carry(&self, origins: BTreeMap<OriginTag, (ClusterId, Incarnation)>) {
+        // A second answer would be another session, which has a port of its own.
+        let _first = self.origins.set(origins);
+    }
+
+    /// Whose records the link carries, by tag; nobody's before that is known.
+    pub(crate) fn origins(&self) -> impl Iterator<Item = OriginTag> + '_ {
+        self.origins.get().into_iter().flatten().map(|(origin, _)| *origin)
+    }
+
+    /// Whether the link carries an origin's records.
+    pub(crate) fn carries(&self, origin: OriginTag) -> bool {
+        self.origins.get().is_some_and(|origins| origins.contains_key(&origin))
     }
 
     /// Ends the session; the first reason counts. From here on nothing it brought and that still waits in the inbox is

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidewire_core::id::{BootId, ClusterId, SessionNumber, TreeName};
+use tidewire_core::id::{BootId, ClusterId, OriginTag, SessionNumber, TreeName};
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::{Link, Listener, wire};
 use tokio::sync::Semaphore;
@@ -141,21 +141,27 @@ impl Server {
         }
     }
 
-    /// Takes a peer off the list: its sessions end, and what waits of its writes is dropped, not acknowledged. Also
-    /// clears what was noted against it.
+    /// Takes a peer off the list: its sessions end, and what waits of its writes and of what it forwarded is dropped, not
+    /// acknowledged, unless another peer brings the same. Also clears what was noted against it.
     pub async fn remove(&self, peer: &ClusterId) {
         let appliers = {
             let mut state = self.inner.state.lock();
             let Some(removed) = state.peers.remove(peer) else { return };
             let detail = format!("{peer} is no longer a peer of {}", self.inner.config.cluster);
-            for slot in removed.slots.values() {
+            let mut forgotten = Vec::new();
+            for (tree, slot) in &removed.slots {
+                let mut origins = slot.carried();
+                origins.push(peer.tag());
                 slot.end(Ending::Refused(Refusal::new(RefusalKind::UnknownPeer, detail.clone())));
+                let others = state.peers.values().filter_map(|other| other.slots.get(tree));
+                let brought: BTreeSet<OriginTag> = others.flat_map(|slot| slot.carried()).collect();
+                origins.retain(|origin| !brought.contains(origin));
+                forgotten.extend(state.trees.get(tree).map(|applier| (applier.clone(), origins)));
             }
-            let appliers = removed.slots.keys().filter_map(|tree| state.trees.get(tree).cloned());
-            appliers.collect::<Vec<Applier>>()
+            forgotten
         };
-        for applier in appliers {
-            applier.forget(peer.tag()).await;
+        for (applier, origins) in appliers {
+            applier.forget(origins).await;
         }
     }
 

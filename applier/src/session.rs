@@ -2,12 +2,13 @@
 //! back. Pure.
 //!
 //! Whatever a frame claims is compared with what was agreed and with itself before anybody else sees it. The first thing
-//! that does not hold ends the session: an unbroken run of the origin's history is what makes coverage sound, so
+//! that does not hold ends the session: an unbroken run of each origin's history is what makes coverage sound, so
 //! nothing is skipped.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidewire_core::causal::{OriginMarks, VersionVector};
+use tidewire_core::causal::{OriginMarks, VersionVector, Watermarks};
 use tidewire_core::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId, SessionNumber};
 use tidewire_core::limits::MAX_GROUP_FRAMES;
 use tidewire_core::record::{Block, FormatError, Kind};
@@ -25,8 +26,8 @@ pub(crate) struct Terms {
     pub(crate) me: OriginTag,
     /// Who ships.
     pub(crate) peer: ClusterId,
-    /// The incarnation of its log.
-    pub(crate) incarnation: Incarnation,
+    /// Whose records the link carries, and the incarnations of their logs: the peer's own, and what it forwards.
+    pub(crate) origins: BTreeMap<OriginTag, (ClusterId, Incarnation)>,
     /// Partitions of the tree.
     pub(crate) partitions: u16,
 }
@@ -34,6 +35,8 @@ pub(crate) struct Terms {
 /// A promise without records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Heartbeat {
+    /// Whose promise it is.
+    pub(crate) origin: OriginTag,
     /// The incarnation of the origin's log.
     pub(crate) incarnation: Incarnation,
     /// Up to here the origin is complete with the tails.
@@ -58,8 +61,8 @@ pub(crate) enum Event {
 /// What an acknowledgement is made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing<'a> {
-    /// What is applied of the peer's origin.
-    pub(crate) marks: Option<&'a OriginMarks>,
+    /// What is covered of every origin.
+    pub(crate) marks: &'a Watermarks,
     /// What is applied of all.
     pub(crate) frontier: &'a VersionVector,
     /// What the peer may send.
@@ -73,10 +76,9 @@ pub(crate) struct Standing<'a> {
 pub(crate) struct Session {
     number: SessionNumber,
     terms: Terms,
-    origin: OriginTag,
     max_record_bytes: usize,
     assembler: Assembler,
-    said_marks: Option<OriginMarks>,
+    said_marks: BTreeMap<OriginTag, OriginMarks>,
     said_frontier: VersionVector,
     said_room: (u64, u64),
 }
@@ -89,10 +91,14 @@ impl Session {
     pub(crate) fn new(number: SessionNumber, terms: Terms, settings: &Settings, said: Standing<'_>) -> Self {
         Self {
             number,
-            origin: terms.peer.tag(),
             max_record_bytes: settings.max_record_bytes,
             assembler: Assembler::new(terms.partitions, settings.max_page_bytes),
-            said_marks: said.marks.cloned(),
+            said_marks: said
+                .marks
+                .iter()
+                .filter(|(origin, _)| terms.origins.contains_key(origin))
+                .map(|(origin, marks)| (origin, marks.clone()))
+                .collect(),
             said_frontier: said.frontier.clone(),
             said_room: (said.credit, said.held),
             terms,
@@ -119,7 +125,7 @@ impl Session {
     }
 
     fn receive_part(&mut self, part: wire::Page, skew: Skew<'_>) -> Result<Event, Refusal> {
-        self.check_origin(part.origin, part.incarnation)?;
+        let name = self.check_origin(part.origin, part.incarnation)?.clone();
         let page = self.assembler.push(part).map_err(malformed)?;
         let Some(page) = page else { return Ok(Event::Nothing) };
         self.check_range(&page)?;
@@ -130,7 +136,7 @@ impl Session {
             }
             let mut last = closed.next();
             for block in &group.blocks {
-                self.check_block(block)?;
+                self.check_block(block, page.incarnation)?;
                 if block.first_hlc() < last {
                     return Err(malformed("groups or blocks of a page are not in the order of their clock"));
                 }
@@ -141,40 +147,46 @@ impl Session {
             }
             closed = group.closed;
         }
-        self.check_skew(closed, skew)?;
+        check_skew(&name, closed, skew)?;
         Ok(Event::Page(page))
     }
 
     fn receive_heartbeat(&mut self, heartbeat: &wire::Heartbeat, skew: Skew<'_>) -> Result<Event, Refusal> {
-        self.check_origin(heartbeat.origin, heartbeat.incarnation)?;
+        let name = self.check_origin(heartbeat.origin, heartbeat.incarnation)?;
         if self.assembler.is_midway() {
             return Err(malformed("a heartbeat between the parts of a page"));
         }
         let closed = Hlc::new(heartbeat.closed);
-        self.check_skew(closed, skew)?;
+        check_skew(name, closed, skew)?;
         let tails = decode_offsets(&heartbeat.tails, self.terms.partitions).map_err(malformed)?;
-        Ok(Event::Heartbeat(Heartbeat { incarnation: self.terms.incarnation, closed, tails }))
+        let (origin, incarnation) = (name.tag(), Incarnation::new(heartbeat.incarnation));
+        Ok(Event::Heartbeat(Heartbeat { origin, incarnation, closed, tails }))
     }
 
-    fn check_origin(&self, origin: u64, incarnation: u64) -> Result<(), Refusal> {
+    /// The name of an origin that the link carries under this incarnation.
+    fn check_origin(&self, origin: u64, incarnation: u64) -> Result<&ClusterId, Refusal> {
         let (origin, incarnation) = (OriginTag::new(origin), Incarnation::new(incarnation));
-        let Terms { me, peer, incarnation: agreed, .. } = &self.terms;
+        let Terms { me, peer, origins, .. } = &self.terms;
         if origin == *me {
             let detail = format!(
                 "{peer} sent this cluster's own records back: it must not forward them to their origin"
             );
             return Err(Refusal::new(RefusalKind::OwnOrigin, detail));
         }
-        if origin != self.origin {
-            let detail = format!("{peer} sent records of origin {origin}: this link is for its own alone");
-            return Err(Refusal::new(RefusalKind::Malformed, detail));
+        match origins.get(&origin) {
+            Some((name, agreed)) if *agreed == incarnation => Ok(name),
+            Some((name, agreed)) => {
+                let detail = format!(
+                    "{peer} said hello for incarnation {agreed} of the log of {name} and sent {incarnation}"
+                );
+                Err(Refusal::new(RefusalKind::Incarnation, detail))
+            }
+            None => {
+                let detail =
+                    format!("{peer} sent records of origin {origin}, which this link does not carry");
+                Err(Refusal::new(RefusalKind::Malformed, detail))
+            }
         }
-        if incarnation != *agreed {
-            let detail =
-                format!("{peer} said hello for incarnation {agreed} of its log and sent {incarnation}");
-            return Err(Refusal::new(RefusalKind::Incarnation, detail));
-        }
-        Ok(())
     }
 
     /// Blocks lie inside the range of their page and never go back. Offsets between them are covered by the range.
@@ -189,9 +201,9 @@ impl Session {
         Ok(())
     }
 
-    fn check_block(&self, block: &Block) -> Result<(), Refusal> {
+    fn check_block(&self, block: &Block, incarnation: Incarnation) -> Result<(), Refusal> {
         let peer = &self.terms.peer;
-        block.verify(self.terms.incarnation).map_err(|error| match error {
+        block.verify(incarnation).map_err(|error| match error {
             FormatError::Checksum(_) => {
                 let detail = format!(
                     "{error}: damaged on the way, or in the log of {peer}; verify that log if this repeats"
@@ -219,30 +231,20 @@ impl Session {
         Ok(())
     }
 
-    /// The promise is at or above every record before it, so it alone is compared with the clock.
-    fn check_skew(&self, closed: Hlc, skew: Skew<'_>) -> Result<(), Refusal> {
-        let Some(ahead) = skew(closed) else { return Ok(()) };
-        let detail = format!(
-            "the clock of {} is {} ms ahead of this cluster's, more than is accepted: synchronise both clocks",
-            self.terms.peer,
-            ahead.as_millis()
-        );
-        Err(Refusal::new(RefusalKind::ClockSkew, detail))
-    }
-
     /// The acknowledgement that says what has changed since the last one, if anything has or it is to be repeated.
     pub(crate) fn acknowledge(&mut self, now: Standing<'_>, repeat: bool) -> Option<Frame> {
         let room = (now.credit, now.held);
-        let watermarks = match now.marks {
-            Some(marks) if self.said_marks.as_ref() != Some(marks) => vec![encode_origin(self.origin, marks)],
-            _ => Vec::new(),
+        let moved = |(origin, marks): &(OriginTag, &OriginMarks)| {
+            self.terms.origins.contains_key(origin) && self.said_marks.get(origin) != Some(marks)
         };
+        let moved: Vec<_> = now.marks.iter().filter(moved).collect();
+        let watermarks: Vec<_> = moved.iter().map(|(origin, marks)| encode_origin(*origin, marks)).collect();
         let risen: VersionVector =
             now.frontier.iter().filter(|(origin, hlc)| *hlc > self.said_frontier.get(*origin)).collect();
         if watermarks.is_empty() && risen.is_empty() && room == self.said_room && !repeat {
             return None;
         }
-        self.said_marks = now.marks.cloned();
+        self.said_marks.extend(moved.into_iter().map(|(origin, marks)| (origin, marks.clone())));
         self.said_frontier.join(&risen);
         self.said_room = room;
         Some(self.frame(Body::Ack(wire::Ack {
@@ -258,7 +260,12 @@ impl Session {
     pub(crate) fn refuse(&self, refusal: &Refusal, now: Standing<'_>) -> Vec<Frame> {
         let page = refusal.to_page_wire().map(|refused| {
             self.frame(Body::Ack(wire::Ack {
-                watermarks: now.marks.map(|marks| encode_origin(self.origin, marks)).into_iter().collect(),
+                watermarks: now
+                    .marks
+                    .iter()
+                    .filter(|(origin, _)| self.terms.origins.contains_key(origin))
+                    .map(|(origin, marks)| encode_origin(origin, marks))
+                    .collect(),
                 frontier: encode_vector(now.frontier),
                 credit_bytes: 0,
                 held_bytes: now.held,
@@ -276,6 +283,16 @@ impl Session {
     fn frame(&self, body: Body) -> Frame {
         Frame::new(self.number.get(), body)
     }
+}
+
+/// The promise is at or above every record before it, so it alone is compared with the clock.
+fn check_skew(origin: &ClusterId, closed: Hlc, skew: Skew<'_>) -> Result<(), Refusal> {
+    let Some(ahead) = skew(closed) else { return Ok(()) };
+    let detail = format!(
+        "the clock of {origin} is {} ms ahead of this cluster's, more than is accepted: synchronise both clocks",
+        ahead.as_millis()
+    );
+    Err(Refusal::new(RefusalKind::ClockSkew, detail))
 }
 
 fn malformed(what: impl std::fmt::Display) -> Refusal {

@@ -21,11 +21,13 @@ fn origin() -> MemOrigin {
 
 fn session() -> Session {
     let peer = name("there");
-    let terms =
-        Terms { me: name("here").tag(), incarnation: origin().incarnation, peer, partitions: PARTITIONS };
+    let forwarded = (name("forwarded").tag(), (name("forwarded"), Incarnation::new(77)));
+    let origins = [(peer.tag(), (peer.clone(), origin().incarnation)), forwarded].into();
+    let terms = Terms { me: name("here").tag(), origins, peer, partitions: PARTITIONS };
     let settings = Settings { max_record_bytes: 1_000, max_page_bytes: 100_000, ..Settings::default() };
-    let frontier = VersionVector::default();
-    Session::new(NUMBER, terms, &settings, Standing { marks: None, frontier: &frontier, credit: 50, held: 0 })
+    let (marks, frontier) = Default::default();
+    let said = Standing { marks: &marks, frontier: &frontier, credit: 50, held: 0 };
+    Session::new(NUMBER, terms, &settings, said)
 }
 
 fn page(origin: &MemOrigin, from: usize, to: usize) -> Page {
@@ -79,6 +81,51 @@ fn f52_records_of_a_third_cluster_were_not_agreed_on() {
     let mut third = MemOrigin::new(&name("third"), PARTITIONS);
     third.commit(&[&["a"]]);
     assert_eq!(refused(frame(&page(&third, 0, 1), |_| {})), RefusalKind::Malformed);
+}
+
+#[test]
+fn a_forwarded_origin_is_taken_under_the_incarnation_that_was_agreed_and_no_other() {
+    let mut forwarded = MemOrigin::new(&name("forwarded"), PARTITIONS);
+    forwarded.incarnation = Incarnation::new(77);
+    forwarded.commit(&[&["a"]]);
+    let heartbeat = forwarded.heartbeat();
+    let mut session = session();
+    let Ok(Event::Page(out)) = session.receive(frame(&page(&forwarded, 0, 1), |_| {}), &no_skew) else {
+        panic!("the page was agreed on");
+    };
+    assert_eq!(out.origin, forwarded.origin());
+    match session.receive(Frame::new(NUMBER.get(), Body::Heartbeat(heartbeat)), &no_skew) {
+        Ok(Event::Heartbeat(promise)) => assert_eq!(promise.origin, forwarded.origin()),
+        other => panic!("{other:?}"),
+    }
+    forwarded.incarnation = Incarnation::new(78);
+    forwarded.commit(&[&["a"]]);
+    assert_eq!(refused(frame(&page(&forwarded, 0, 1), |_| {})), RefusalKind::Incarnation);
+}
+
+#[test]
+fn an_acknowledgement_says_what_is_covered_of_every_origin_of_the_link_and_of_no_other() {
+    let mut session = session();
+    let frontier = VersionVector::default();
+    let mut marks = Watermarks::default();
+    for (of, incarnation) in [("there", origin().incarnation), ("forwarded", Incarnation::new(77))] {
+        let of = marks.origin_mut(name(of).tag(), incarnation, PARTITIONS);
+        of.advance(PartitionId::new(1), Offset::new(4), Hlc::new(9));
+    }
+    let third = marks.origin_mut(name("third").tag(), Incarnation::new(1), PARTITIONS);
+    third.advance(PartitionId::new(0), Offset::new(1), Hlc::new(9));
+    let mut said = |marks: &Watermarks| {
+        let now = Standing { marks, frontier: &frontier, credit: 50, held: 0 };
+        let Some(Body::Ack(ack)) = session.acknowledge(now, false)?.body else { panic!("an ack") };
+        Some(ack.watermarks.iter().map(|of| OriginTag::new(of.origin)).collect::<Vec<_>>())
+    };
+    let mut both = vec![name("there").tag(), name("forwarded").tag()];
+    both.sort_unstable();
+    assert_eq!(said(&marks), Some(both));
+    assert_eq!(said(&marks), None);
+    let of = marks.origin_mut(name("forwarded").tag(), Incarnation::new(77), PARTITIONS);
+    of.advance(PartitionId::new(2), Offset::new(1), Hlc::new(10));
+    assert_eq!(said(&marks), Some(vec![name("forwarded").tag()]), "whichever link brought it");
 }
 
 #[test]
@@ -257,8 +304,9 @@ fn a_heartbeat_never_comes_between_the_parts_of_a_page() {
 fn an_ack_says_what_changed_and_nothing_twice() {
     let mut session = session();
     let tag = name("there").tag();
-    let mut marks = OriginMarks::new(origin().incarnation, PARTITIONS);
-    marks.advance(PartitionId::new(1), Offset::new(4), Hlc::new(9));
+    let mut marks = Watermarks::default();
+    let of = marks.origin_mut(name("there").tag(), origin().incarnation, PARTITIONS);
+    of.advance(PartitionId::new(1), Offset::new(4), Hlc::new(9));
     let mut frontier = VersionVector::default();
     frontier.raise(tag, Hlc::new(9));
     let ack = |frame: Option<Frame>| match frame.map(|frame| frame.body) {
@@ -266,7 +314,7 @@ fn an_ack_says_what_changed_and_nothing_twice() {
         None => None,
         other => panic!("{other:?}"),
     };
-    let now = Standing { marks: Some(&marks), frontier: &frontier, credit: 50, held: 0 };
+    let now = Standing { marks: &marks, frontier: &frontier, credit: 50, held: 0 };
     let first = ack(session.acknowledge(now, false)).unwrap();
     assert_eq!((first.watermarks.len(), first.frontier.len(), first.credit_bytes), (1, 1, 50));
     assert_eq!(ack(session.acknowledge(now, false)), None);

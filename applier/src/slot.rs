@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidewire_core::id::{BootId, ClusterId, Offset, PartitionId};
+use tidewire_core::id::{BootId, ClusterId, Offset, OriginTag, PartitionId};
 use tokio::time::Instant;
 
 use crate::applier::{Applier, View};
@@ -18,8 +18,8 @@ struct State {
     boots: Boots,
     live: Option<Arc<Port>>,
     refused: Option<Refusal>,
-    /// Where the peer's records are known to end.
-    tails: BTreeMap<PartitionId, Offset>,
+    /// Where the records that the peer has for this cluster are known to end.
+    tails: BTreeMap<(OriginTag, PartitionId), Offset>,
     last_page: Option<Instant>,
     /// When everything that was known was applied, or since when there is anything to know.
     caught_up: Instant,
@@ -74,6 +74,11 @@ impl Slot {
         state.live.take_if(|live| Arc::ptr_eq(live, port));
     }
 
+    /// Whose records the session that is there carries.
+    pub(crate) fn carried(&self) -> Vec<OriginTag> {
+        self.state.lock().live.iter().flat_map(|port| port.origins().collect::<Vec<_>>()).collect()
+    }
+
     /// Ends the session that is there.
     pub(crate) fn end(&self, ending: Ending) {
         if let Some(live) = self.state.lock().live.take() {
@@ -86,15 +91,16 @@ impl Slot {
         self.state.lock().refused = Some(refusal.clone());
     }
 
-    /// The peer's records reach up to here: it sent them, or said so. Whatever was refused of it is forgiven.
-    pub(crate) fn reaches(&self, ends: &[(PartitionId, Offset)], by_page: bool) {
+    /// The records of an origin that the peer has reach up to here: it sent them, or said so. Whatever was refused of it is
+    /// forgiven.
+    pub(crate) fn reaches(&self, origin: OriginTag, ends: &[(PartitionId, Offset)], by_page: bool) {
         let mut state = self.state.lock();
         state.refused = None;
         if by_page {
             state.last_page = Some(Instant::now());
         }
         for (partition, end) in ends {
-            let tail = state.tails.entry(*partition).or_default();
+            let tail = state.tails.entry((origin, *partition)).or_default();
             *tail = (*tail).max(*end);
         }
     }
@@ -102,18 +108,18 @@ impl Slot {
     /// Something was applied, or heard.
     pub(crate) fn progress(&self, view: &View) {
         let mut state = self.state.lock();
-        if state.behind(&self.peer, view) == 0 {
+        if state.behind(view) == 0 {
             state.caught_up = Instant::now();
         }
     }
 
     pub(crate) fn status(&self, applier: &Applier) -> ReceiveStatus {
         let view = applier.view().get();
-        let origin = self.peer.tag();
         let state = self.state.lock();
-        let entries = state.behind(&self.peer, &view);
-        let bytes = applier.queued(origin);
-        let waits_for = view.waiting(origin).map(|waiting| WaitsFor {
+        let entries = state.behind(&view);
+        let bytes = applier.queued(&self.peer);
+        let waiting = state.live.as_ref().and_then(|port| view.waiting(port).next());
+        let waits_for = waiting.map(|waiting| WaitsFor {
             origin: applier.name(waiting.on),
             hlc: waiting.until.to_string(),
             seconds: waiting.since.elapsed().as_secs_f64(),
@@ -148,9 +154,11 @@ impl Slot {
 
 impl State {
     /// Records that the peer is known to have and that are not applied.
-    fn behind(&self, peer: &ClusterId, view: &View) -> u64 {
-        let marks = view.progress.watermarks.origin(peer.tag());
-        let applied = |partition| marks.map_or(Offset::ZERO, |marks| marks.get(partition).next);
-        self.tails.iter().map(|(partition, tail)| tail.since(applied(*partition))).sum()
+    fn behind(&self, view: &View) -> u64 {
+        let watermarks = &view.progress.watermarks;
+        let applied = |origin, partition| {
+            watermarks.origin(origin).map_or(Offset::ZERO, |marks| marks.get(partition).next)
+        };
+        self.tails.iter().map(|((origin, partition), tail)| tail.since(applied(*origin, *partition))).sum()
     }
 }

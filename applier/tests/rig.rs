@@ -136,6 +136,7 @@ pub(crate) fn hello(origin: &MemOrigin, boot: u64) -> Hello {
         merge_mode: "lww".into(),
         known_clusters: vec![origin.cluster.to_string()],
         capabilities: Vec::new(),
+        forwarded: Vec::new(),
     }
 }
 

@@ -43,7 +43,7 @@ pub mod frame {
     }
 }
 /// Who is calling and about what. Identity only: nothing in it is a position.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Hello {
     /// Name of the calling cluster. The applier must know it as a peer.
     #[prost(string, tag = "1")]
@@ -77,6 +77,20 @@ pub struct Hello {
     /// Optional parts of the protocol that the caller can use. An unknown one is ignored. None is defined in version 1.
     #[prost(string, repeated, tag = "10")]
     pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The other origins whose records the caller would send on over this link; never the applier itself. None: the link
+    /// carries what was first committed at the caller, and nothing else.
+    #[prost(message, repeated, tag = "11")]
+    pub forwarded: ::prost::alloc::vec::Vec<ForwardedOrigin>,
+}
+/// An origin whose records a relay sends on.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForwardedOrigin {
+    /// Name of the cluster that first committed them.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Incarnation of that cluster's log, in which its offsets count.
+    #[prost(fixed64, tag = "2")]
+    pub incarnation: u64,
 }
 /// The answer that opens a session. From here on every frame carries its number.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -105,6 +119,27 @@ pub struct Welcome {
     /// How many bytes of blocks the shipper may send beyond what is acknowledged. 0 is legal: wait for an Ack.
     #[prost(uint64, tag = "8")]
     pub credit_bytes: u64,
+    /// Tags of the forwarded origins of the Hello that this link may carry beside the caller's own.
+    #[prost(fixed64, repeated, tag = "9")]
+    pub forwarded: ::prost::alloc::vec::Vec<u64>,
+    /// The forwarded origins of the Hello that it may not carry, and why. One that is in neither list, as with an applier
+    /// that knows nothing of forwarding, may not be carried either.
+    #[prost(message, repeated, tag = "10")]
+    pub not_forwarded: ::prost::alloc::vec::Vec<OriginRefusal>,
+}
+/// Why a link may not carry an origin. The link goes on without it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OriginRefusal {
+    /// Tag of the origin.
+    #[prost(fixed64, tag = "1")]
+    pub origin: u64,
+    /// What kind of refusal, for programs: "incarnation" (the origin's log is not the one known here, or its tag belongs to
+    /// another name), "own_origin", "unavailable".
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
+    /// One sentence for people: what was found, what was expected, and what to do.
+    #[prost(string, tag = "3")]
+    pub detail: ::prost::alloc::string::String,
 }
 /// Why there is no session, or why it ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -138,7 +173,8 @@ pub struct Page {
     /// Whether this is the last part.
     #[prost(bool, tag = "3")]
     pub last: bool,
-    /// Tag of the cluster that first committed these records. Never the applier's own.
+    /// Tag of the cluster that first committed these records: the caller, or an origin that the Welcome lets the link carry.
+    /// Never the applier's own.
     #[prost(fixed64, tag = "4")]
     pub origin: u64,
     /// Incarnation of that cluster's log: the offsets below count in it, and the checksum of each block is seeded with it.
@@ -174,7 +210,8 @@ pub struct PageGroup {
 /// first, then up to once a second.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Heartbeat {
-    /// Tag of the origin that this is about.
+    /// Tag of the origin that this is about: the caller, or an origin that the Welcome lets the link carry. Of another origin
+    /// than the caller a relay promises what it has been promised and has applied.
     #[prost(fixed64, tag = "1")]
     pub origin: u64,
     /// Incarnation of that cluster's log.
@@ -194,7 +231,8 @@ pub struct Heartbeat {
 /// What the applier has made durable and applied. Cumulative: a later one replaces all before it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Ack {
-    /// What it covers now of every origin that changed since the last Ack of the session; absent origins are unchanged.
+    /// What it covers now of every origin that the link carries and that changed since the last Ack of the session; absent
+    /// origins are unchanged.
     #[prost(message, repeated, tag = "1")]
     pub watermarks: ::prost::alloc::vec::Vec<OriginWatermarks>,
     /// Up to which HLC it has applied everything, by origin; absent origins are unchanged.

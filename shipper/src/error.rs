@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidewire_core::causal::Watermark;
 use tidewire_core::error::{Error, LinkError, LinkErrorKind, SinkError, SinkErrorKind};
-use tidewire_core::id::{ClusterId, Incarnation, Lsn, PartitionId};
+use tidewire_core::id::{ClusterId, Incarnation, Lsn, OriginTag, PartitionId};
 
 use crate::status::ShipperState;
 
@@ -94,6 +94,14 @@ pub enum ShipError {
         /// The peer's words.
         reason: String,
     },
+    /// An origin has become known here since the peer was told which ones there are.
+    #[error("writes of origin {origin} have come, of which {peer} was not told: a new hello names it")]
+    NewOrigin {
+        /// Who is to be told.
+        peer: ClusterId,
+        /// Which origin.
+        origin: OriginTag,
+    },
     /// The link failed, or the far side broke the protocol.
     #[error("link to {peer}: {error}")]
     Link {
@@ -140,7 +148,7 @@ impl ShipError {
             | Self::Refused { retry: false, .. } => SinkErrorKind::Config,
             Self::Link { error, .. } if error.kind() == LinkErrorKind::Config => SinkErrorKind::Config,
             Self::Refused { .. } | Self::Link { .. } => SinkErrorKind::Destination,
-            Self::Silent { .. } | Self::Ended { .. } | Self::Log(_) => SinkErrorKind::Transient,
+            Self::Silent { .. } | Self::Ended { .. } | Self::NewOrigin { .. } | Self::Log(_) => SinkErrorKind::Transient,
         }
     }
 }

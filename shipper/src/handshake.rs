@@ -1,10 +1,13 @@
 //! Hello and what answers it. Pure.
 
-use tidewire_core::causal::OriginMarks;
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidewire_core::causal::{OriginMarks, VersionVector, Watermarks};
 use tidewire_core::error::LinkError;
 use tidewire_core::feed::Cursor;
-use tidewire_core::id::{BootId, ClusterId, SessionNumber};
-use tidewire_core::transport::marks::decode_watermarks;
+use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, SessionNumber};
+use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
+use tidewire_core::transport::marks::{decode_vector, decode_watermarks};
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
 use tidewire_core::tree::{Located, TreeIdentity};
 
@@ -14,19 +17,33 @@ use crate::error::ShipError;
 const PROTOCOL: u32 = 1;
 
 /// What a peer said in its Welcome.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Welcomed {
     /// The number that every frame of the session carries.
     pub(crate) session: SessionNumber,
     /// What it holds of this log; none if nothing.
     pub(crate) marks: Option<OriginMarks>,
+    /// What it holds of every origin.
+    pub(crate) watermarks: Watermarks,
+    /// What it has applied whole, by origin.
+    pub(crate) frontier: VersionVector,
+    /// The other origins that it takes over this link.
+    pub(crate) taken: BTreeSet<OriginTag>,
+    /// Those that it does not take, and why.
+    pub(crate) not_taken: BTreeMap<OriginTag, String>,
     /// Bytes that may be sent beyond what is acknowledged.
     pub(crate) credit: u64,
 }
 
-/// The first frame: who calls, and about what.
-pub(crate) fn hello(identity: &TreeIdentity, boot: BootId, known: &[ClusterId]) -> Frame {
-    let mut known: Vec<String> = known.iter().chain([&identity.cluster]).map(ToString::to_string).collect();
+/// The first frame: who calls, and about what. `forwarded` are the other origins that would be sent on.
+pub(crate) fn hello(
+    identity: &TreeIdentity,
+    boot: BootId,
+    known: &[ClusterId],
+    forwarded: &[(ClusterId, Incarnation)],
+) -> Frame {
+    let names = known.iter().chain([&identity.cluster]).chain(forwarded.iter().map(|(name, _)| name));
+    let mut known: Vec<String> = names.map(ToString::to_string).collect();
     known.sort_unstable();
     known.dedup();
     let hello = wire::Hello {
@@ -40,6 +57,13 @@ pub(crate) fn hello(identity: &TreeIdentity, boot: BootId, known: &[ClusterId]) 
         merge_mode: identity.merge.name().to_owned(),
         known_clusters: known,
         capabilities: Vec::new(),
+        forwarded: forwarded
+            .iter()
+            .map(|(name, incarnation)| wire::ForwardedOrigin {
+                name: name.to_string(),
+                incarnation: incarnation.get(),
+            })
+            .collect(),
     };
     Frame::new(0, Body::Hello(hello))
 }
@@ -71,11 +95,24 @@ pub(crate) fn answer(frame: Frame, peer: &ClusterId, me: &TreeIdentity) -> Resul
             "a welcome with a protocol or a session number that cannot be",
         ));
     }
-    let watermarks = decode_watermarks(&welcome.watermarks, me.partitions)
-        .map_err(|error: LinkError| ShipError::Link { peer: peer.clone(), error })?;
+    let link = |error: LinkError| ShipError::Link { peer: peer.clone(), error };
+    let watermarks = decode_watermarks(&welcome.watermarks, me.partitions).map_err(link)?;
+    let frontier = decode_vector(&welcome.frontier).map_err(link)?;
+    if welcome.forwarded.len() + welcome.not_forwarded.len() > MAX_KNOWN_CLUSTERS {
+        return Err(ShipError::protocol(peer, "a welcome that names more origins than can be known"));
+    }
+    let not_taken = welcome.not_forwarded.into_iter();
     let marks = watermarks.origin(me.origin()).filter(|marks| marks.covered() > 0).cloned();
     check_incarnation(marks.as_ref(), peer, me)?;
-    Ok(Welcomed { session: SessionNumber::new(welcome.session), marks, credit: welcome.credit_bytes })
+    Ok(Welcomed {
+        session: SessionNumber::new(welcome.session),
+        marks,
+        watermarks,
+        frontier,
+        taken: welcome.forwarded.into_iter().map(OriginTag::new).collect(),
+        not_taken: not_taken.map(|refused| (OriginTag::new(refused.origin), refused.detail)).collect(),
+        credit: welcome.credit_bytes,
+    })
 }
 
 /// Positions of two incarnations are never compared.

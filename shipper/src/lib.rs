@@ -1,12 +1,13 @@
-//! The sending side of replication: ships what a tree commits locally to one peer.
+//! The sending side of replication: ships what a tree commits locally to one peer, and as a relay what other clusters
+//! committed too.
 //!
 //! A shipper is a sink of the feed whose far end is the peer's applier. It keeps no position: after every connect it
 //! starts from the watermarks that the peer answers with, and what the peer acknowledges is its durable cursor. What
-//! is decided lies in pure state (`handshake`, `session`, `ledger`, `window`); [`Shipper`] does the I/O, the
+//! is decided lies in pure state (`handshake`, `route`, `session`, `wave`, `promises`, `ledger`, `window`); [`Shipper`] does the I/O, the
 //! pump of `tidewire-core` drives it, [`spawn`] puts the two together.
 //!
 //! Invariants: nothing is sent to a peer that holds what this log does not; pages leave in the order of the log, whole
-//! groups each; a heartbeat leaves only after every page before it; only a contiguous prefix of pages is ever durable.
+//! groups each; nothing goes back to its origin; a heartbeat leaves only after every page before it; only a contiguous prefix of pages is ever durable.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -30,6 +31,7 @@
 //! let network = MemNetwork::new(&Random::from_seed(1));
 //! let config = ShipperConfig {
 //!     peer: DialTarget { peer: ClusterId::new("there")?, url: "mem://there".into() },
+//!     forward: false,
 //!     boot: BootId::new(Random::from_os().id()),
 //!     known_clusters: Arc::new(Vec::new),
 //!     transport: Arc::new(network.endpoint(&ClusterId::new("here")?)),
@@ -52,12 +54,14 @@ mod handle;
 mod handshake;
 mod ledger;
 mod metrics;
-mod open_page;
 mod outbox;
+mod promises;
+mod route;
 mod session;
 mod settings;
 mod sink;
 mod status;
+mod wave;
 mod window;
 
 pub use error::ShipError;

@@ -14,6 +14,7 @@ pub struct ShipperMetrics {
     lag_entries: Family<Labels, Gauge>,
     lag_bytes: Family<Labels, Gauge>,
     lag_seconds: Family<Labels, Gauge>,
+    left_out: Family<Labels, Gauge>,
 }
 
 /// The series of one tree and peer.
@@ -24,6 +25,8 @@ pub(crate) struct PeerMetrics {
     pub(crate) lag_entries: Gauge,
     pub(crate) lag_bytes: Gauge,
     pub(crate) lag_seconds: Gauge,
+    /// Origins that are to be forwarded and cannot be.
+    pub(crate) left_out: Gauge,
 }
 
 impl ShipperMetrics {
@@ -37,12 +40,16 @@ impl ShipperMetrics {
                 "Bytes of blocks sent to a peer, each time they are sent",
             ),
             lag_entries: metrics
-                .gauges("tidewire_lag_entries", "Local records that a peer has not acknowledged yet"),
+                .gauges("tidewire_lag_entries", "Records for a peer that it has not acknowledged yet"),
             lag_bytes: metrics
                 .gauges("tidewire_lag_bytes", "Bytes of log that a peer has not acknowledged yet"),
             lag_seconds: metrics.gauges(
                 "tidewire_lag_seconds",
                 "Age of the oldest record that a peer has not acknowledged yet",
+            ),
+            left_out: metrics.gauges(
+                "tidewire_origins_left_out",
+                "Origins that are to be forwarded to a peer and cannot be; status says why",
             ),
         }
     }
@@ -56,6 +63,7 @@ impl ShipperMetrics {
             lag_entries: self.lag_entries.get_or_create(&labels).clone(),
             lag_bytes: self.lag_bytes.get_or_create(&labels).clone(),
             lag_seconds: self.lag_seconds.get_or_create(&labels).clone(),
+            left_out: self.left_out.get_or_create(&labels).clone(),
         }
     }
 }

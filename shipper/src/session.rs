@@ -1,31 +1,47 @@
 //! [`Session`]: one link after its Welcome, as a state machine: groups in, pages and heartbeats out, acknowledgements
 //! back. Pure: time is handed in, nothing waits.
+//!
+//! The log is read once for all origins that the link carries, and goes out in its own order. A page covers what this
+//! log holds of its origin, or held and knows to be covered by the peer; never more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidewire_core::causal::OriginMarks;
+use tidewire_core::error::LinkError;
 use tidewire_core::feed::{Cursor, Resolved};
-use tidewire_core::id::{ClusterId, Hlc, Offset, PageId, PartitionId, SessionNumber};
-use tidewire_core::record::{Block, Group};
-use tidewire_core::transport::marks::{decode_origin, encode_offsets};
+use tidewire_core::id::{
+    ClusterId, Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId, SessionNumber,
+};
+use tidewire_core::record::{Block, FramedBlock, Group};
+use tidewire_core::transport::marks::{decode_origin, decode_vector, encode_offsets};
 use tidewire_core::transport::pages::{PageGroup, split};
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
-use tidewire_core::tree::TreeIdentity;
+use tidewire_core::tree::{Standing, TreeIdentity};
 use tokio::time::Instant;
 
 use crate::error::ShipError;
 use crate::handshake::{Welcomed, check_incarnation};
 use crate::ledger::{Ledger, Sent};
-use crate::open_page::OpenPage;
+use crate::promises::{Promise, Promises};
+use crate::route::Route;
 use crate::settings::Settings;
+use crate::wave::{OpenPage, Wave};
 use crate::window::Window;
 
-/// A page as it leaves.
+/// A wave as it leaves.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) frames: Vec<Frame>,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
+}
+
+/// Where a session stands with one origin.
+#[derive(Debug)]
+struct Line {
+    incarnation: Incarnation,
+    /// Where coverage by the pages so far ends, sent or open.
+    stands: BTreeMap<PartitionId, Offset>,
 }
 
 /// One link after its Welcome.
@@ -37,10 +53,16 @@ pub(crate) struct Session {
     settings: Settings,
     window: Window,
     ledger: Ledger,
-    /// Where coverage by the pages so far ends, sent or open.
-    stands: BTreeMap<PartitionId, Offset>,
-    open: Option<OpenPage>,
-    promise: Option<(Resolved, u64)>,
+    /// The origins that are carried.
+    lines: BTreeMap<OriginTag, Line>,
+    /// Whose blocks are passed over on purpose.
+    omitted: BTreeSet<OriginTag>,
+    forwards: bool,
+    /// The log before this was taken over.
+    at: Cursor,
+    wave: Option<Wave>,
+    promises: Promises,
+    tail_bytes: u64,
     next_page: PageId,
     flushing: bool,
     answered: Cursor,
@@ -54,30 +76,40 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that starts at `from`, before which everything is covered by what the peer welcomed us with.
+    /// A session that the peer has welcomed, on a route that was agreed.
     pub(crate) fn new(
         peer: ClusterId,
         me: TreeIdentity,
-        welcomed: Welcomed,
-        from: Cursor,
+        welcomed: &Welcomed,
+        route: Route,
         settings: Settings,
         now: Instant,
     ) -> Self {
-        let nothing = || OriginMarks::new(me.incarnation, me.partitions);
-        let marks = welcomed.marks.unwrap_or_else(nothing);
+        let line = |marks: &OriginMarks| Line {
+            incarnation: marks.incarnation(),
+            stands: marks.iter().map(|(partition, mark)| (partition, mark.next)).collect(),
+        };
+        let mut promises = Promises::default();
+        if route.forwards {
+            promises.know(&welcomed.frontier);
+        }
         Self {
             number: welcomed.session,
             window: Window::new(&settings, welcomed.credit),
-            stands: marks.iter().map(|(partition, mark)| (partition, mark.next)).collect(),
-            ledger: Ledger::new(marks, from),
+            lines: route.carried.iter().map(|(origin, marks)| (*origin, line(marks))).collect(),
+            omitted: route.omitted,
+            forwards: route.forwards,
+            ledger: Ledger::new(route.carried, route.from),
+            at: route.from,
             peer,
             me,
             settings,
-            open: None,
-            promise: None,
+            wave: None,
+            promises,
+            tail_bytes: 0,
             next_page: PageId::new(1),
             flushing: false,
-            answered: from,
+            answered: route.from,
             held: 0,
             heard_at: now,
             moved_at: now,
@@ -85,48 +117,83 @@ impl Session {
         }
     }
 
-    /// Whether a group can be offered now; if not, the open page has to leave first, and is marked as full.
+    /// Whether a group can be offered now; if not, the open wave has to leave first, and is marked as full.
     pub(crate) fn has_room(&mut self, group: &Group) -> bool {
-        let bytes: u64 = self.lacking(group).map(|block| block.bytes().len() as u64).sum();
-        let Some(open) = &mut self.open else { return true };
-        let fits = bytes == 0 || self.window.fits(open.bytes(), bytes);
-        open.full |= !fits;
+        let lacking = group.blocks().iter().filter(|framed| self.ledger.lacks(&framed.block));
+        let bytes: u64 = lacking.map(|framed| framed.block.bytes().len() as u64).sum();
+        let Some(wave) = &mut self.wave else { return true };
+        let fits = bytes == 0 || self.window.fits(wave.bytes(), bytes);
+        wave.full |= !fits;
         fits
     }
 
-    /// The blocks of a group that the peer is to get: of the local origin, and not covered there.
-    fn lacking<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Block> {
-        let origin = self.me.origin();
-        let covered = |block: &&Block| {
-            block.runs().iter().all(|run| self.ledger.peer().get(run.partition).next >= run.end())
-        };
-        let blocks = group.blocks().iter().map(|framed| &framed.block);
-        blocks.filter(move |block| block.origin() == origin && !covered(block))
-    }
-
     /// Takes a group over, for which there is room; the log goes on at `cursor_after`.
-    pub(crate) fn offer(&mut self, group: &Group, cursor_after: Cursor, now: Instant) {
-        let blocks: Vec<Block> = self.lacking(group).cloned().collect();
-        if blocks.is_empty() {
-            match &mut self.open {
-                Some(open) => open.cursor_after = cursor_after,
-                None => self.ledger.pass(cursor_after),
+    ///
+    /// # Errors
+    /// When it is of an origin of which the peer was not told. It is not taken over then, and the session is to end.
+    pub(crate) fn offer(&mut self, group: &Group, cursor_after: Cursor, now: Instant) -> Result<(), ShipError> {
+        if self.forwards {
+            self.demand_known(group.blocks().iter().map(|framed| framed.block.origin()))?;
+        }
+        // Several groups of an origin may lie in one group here: each is whole by itself, or two origins would wait for
+        // each other.
+        let same = |a: &FramedBlock, b: &FramedBlock| {
+            a.block.origin() == b.block.origin() && a.frame.closed == b.frame.closed
+        };
+        for part in group.blocks().chunk_by(same) {
+            let lacking = part.iter().map(|framed| &framed.block).filter(|block| self.ledger.lacks(block));
+            let blocks: Vec<Block> = lacking.cloned().collect();
+            let (origin, closed) = (part[0].block.origin(), part[0].frame.closed);
+            let Some(line) = self.lines.get_mut(&origin).filter(|_| !blocks.is_empty()) else { continue };
+            if self.wave.is_none() && self.ledger.is_empty() {
+                self.moved_at = now;
             }
-            return;
+            let wave = self.wave.get_or_insert_with(Wave::new);
+            wave.add(origin, PageGroup { closed, blocks }, self.at, &mut line.stands);
         }
-        if !self.has_backlog() {
-            self.moved_at = now;
+        match &mut self.wave {
+            Some(wave) => wave.pass(cursor_after),
+            None => self.ledger.pass(cursor_after),
         }
-        let origin = self.me.origin();
-        let local = group.blocks().iter().filter(|framed| framed.block.origin() == origin);
-        let closed = local.map(|framed| framed.frame.closed).max().unwrap_or(Hlc::ZERO);
-        let open = self.open.get_or_insert_with(|| OpenPage::new(cursor_after));
-        open.add(PageGroup { closed, blocks }, cursor_after, &mut self.stands);
+        self.at = cursor_after;
+        self.reach();
+        Ok(())
     }
 
-    /// Takes a promise over, to be passed on behind every page so far. A later one replaces it.
+    /// Takes a promise about the local origin over, to be passed on behind every page so far. A later one replaces it.
     pub(crate) fn promise(&mut self, resolved: Resolved, tail_bytes: u64) {
-        self.promise = Some((resolved, tail_bytes));
+        let Resolved { closed, tails } = resolved;
+        self.promises.make(self.me.origin(), Promise { closed, tails });
+        self.tail_bytes = tail_bytes;
+    }
+
+    /// Takes over what holds at the end of the log, to pass on what it promises of other origins once the log has been
+    /// taken over up to there.
+    ///
+    /// # Errors
+    /// When it tells of an origin of which the peer was not told; the session is to end.
+    pub(crate) fn stand(&mut self, standing: Standing) -> Result<(), ShipError> {
+        self.demand_known(standing.progress.frontier.iter().map(|(origin, _)| origin))?;
+        self.promises.stand(standing);
+        self.reach();
+        Ok(())
+    }
+
+    fn reach(&mut self) {
+        let Self { promises, lines, me, at, .. } = self;
+        let foreign = |origin: OriginTag| {
+            let line = lines.get(&origin).filter(|_| origin != me.origin())?;
+            Some(OriginMarks::new(line.incarnation, me.partitions))
+        };
+        promises.reach(at.lsn, foreign);
+    }
+
+    fn demand_known(&self, mut origins: impl Iterator<Item = OriginTag>) -> Result<(), ShipError> {
+        let known = |origin| self.lines.contains_key(&origin) || self.omitted.contains(&origin);
+        match origins.find(|origin| !known(*origin)) {
+            Some(origin) => Err(ShipError::NewOrigin { peer: self.peer.clone(), origin }),
+            None => Ok(()),
+        }
     }
 
     /// Sends what is open without waiting for company, until told otherwise.
@@ -134,42 +201,61 @@ impl Session {
         self.flushing = flushing;
     }
 
-    /// The open page, if it is to leave now.
-    pub(crate) fn next_page(&mut self, now: Instant) -> Option<Outgoing> {
-        let open = self.open.as_ref()?;
-        let bytes = open.bytes();
-        let time = open.full || self.flushing || self.window.is_time(bytes, self.ledger.small());
+    /// The open wave, if it is to leave now. What the peer covers by now, because another link brought it, is left out.
+    pub(crate) fn next_wave(&mut self, now: Instant) -> Option<Outgoing> {
+        let wave = self.wave.as_ref()?;
+        let bytes = wave.bytes();
+        let time = wave.full || self.flushing || self.window.is_time(bytes, self.ledger.small());
         if !time || !self.window.lets(bytes, self.ledger.bytes()) {
             return None;
         }
         if self.ledger.is_empty() {
             self.heard_at = now;
         }
-        let open = self.open.take().expect("it was seen a moment ago");
-        let (first_hlc, cursor_after) = (open.first_hlc(), open.cursor_after);
-        let page = open.into_page(self.next_page, self.me.origin(), self.me.incarnation);
-        self.next_page = self.next_page.next();
-        let frames = split(&page).into_iter().map(|part| self.frame(Body::Page(part))).collect();
+        let pages = self.wave.take().expect("it was seen a moment ago").into_pages();
+        let mut out = Outgoing { frames: Vec::new(), records: 0, bytes: 0 };
         let small = self.window.is_small(bytes);
-        let records = page.records();
-        self.ledger.push(Sent { bytes, small, through: page.through, cursor_after, first_hlc });
-        Some(Outgoing { frames, records, bytes })
+        let last = pages.len() - 1;
+        for (index, open) in pages.into_iter().enumerate() {
+            self.send(open, small && index == last, &mut out);
+        }
+        Some(out)
     }
 
-    /// The heartbeat, if one is due and every page before it has been given out.
-    pub(crate) fn next_heartbeat(&mut self) -> Option<Frame> {
-        if self.open.is_some() {
-            return None;
+    fn send(&mut self, mut open: OpenPage, small: bool, out: &mut Outgoing) {
+        let (origin, cursor_after) = (open.origin, open.cursor_after);
+        let Some(incarnation) = self.lines.get(&origin).map(|line| line.incarnation) else { return };
+        if !open.leave_out(|block| !self.ledger.lacks(block)) {
+            self.ledger.pass(cursor_after);
+            return;
         }
-        let (Resolved { closed, tails }, tail_bytes) = self.promise.take()?;
-        let tails: Vec<_> = tails.iter().map(|(partition, mark)| (partition, mark.next)).collect();
-        Some(self.frame(Body::Heartbeat(wire::Heartbeat {
-            origin: self.me.origin().get(),
-            incarnation: self.me.incarnation.get(),
-            closed: closed.get(),
+        let (bytes, first_hlc) = (open.bytes(), open.first_hlc());
+        let page = open.into_page(self.next_page, incarnation);
+        self.next_page = self.next_page.next();
+        out.frames.extend(split(&page).into_iter().map(|part| self.frame(Body::Page(part))));
+        out.records += page.records();
+        out.bytes += bytes;
+        self.ledger.push(Sent { origin, bytes, small, through: page.through, cursor_after, first_hlc });
+    }
+
+    /// The heartbeats that are due, if every page before them has been given out.
+    pub(crate) fn next_heartbeats(&mut self) -> Vec<Frame> {
+        if self.wave.is_some() {
+            return Vec::new();
+        }
+        let due = self.promises.take();
+        due.into_iter().map(|(origin, promise)| self.heartbeat(origin, &promise)).collect()
+    }
+
+    fn heartbeat(&self, origin: OriginTag, promise: &Promise) -> Frame {
+        let tails: Vec<_> = promise.tails.iter().map(|(partition, mark)| (partition, mark.next)).collect();
+        self.frame(Body::Heartbeat(wire::Heartbeat {
+            origin: origin.get(),
+            incarnation: promise.tails.incarnation().get(),
+            closed: promise.closed.get(),
             tails: encode_offsets(&tails),
-            tail_bytes,
-        })))
+            tail_bytes: self.tail_bytes,
+        }))
     }
 
     /// The last frame of an orderly end.
@@ -197,16 +283,24 @@ impl Session {
     }
 
     fn acknowledge(&mut self, ack: wire::Ack, now: Instant) -> Result<(), ShipError> {
-        let origin = self.me.origin().get();
-        if let Some(said) = ack.watermarks.iter().find(|said| said.origin == origin) {
-            let (_, marks) = decode_origin(said, self.me.partitions)
-                .map_err(|error| ShipError::Link { peer: self.peer.clone(), error })?;
-            check_incarnation(Some(&marks), &self.peer, &self.me)?;
-            let before = self.ledger.durable();
-            self.ledger.advance(&marks);
-            if self.ledger.durable() != before {
-                (self.moved_at, self.waits) = (now, false);
+        let link = |error: LinkError| ShipError::Link { peer: self.peer.clone(), error };
+        let before = self.ledger.durable();
+        for said in &ack.watermarks {
+            let Some(line) = self.lines.get(&OriginTag::new(said.origin)) else { continue };
+            let (origin, marks) = decode_origin(said, self.me.partitions).map_err(link)?;
+            if origin == self.me.origin() {
+                check_incarnation(Some(&marks), &self.peer, &self.me)?;
+            } else if marks.incarnation() != line.incarnation {
+                let what = "an ack of another incarnation of a forwarded origin than was agreed";
+                return Err(ShipError::protocol(&self.peer, what));
             }
+            self.ledger.advance(origin, &marks);
+        }
+        if self.forwards {
+            self.promises.know(&decode_vector(&ack.frontier).map_err(link)?);
+        }
+        if self.ledger.durable() != before {
+            (self.moved_at, self.waits) = (now, false);
         }
         self.heard_at = now;
         self.held = ack.held_bytes;
@@ -278,12 +372,12 @@ impl Session {
 
     /// The HLC of the oldest record that was taken over and is not acknowledged.
     pub(crate) fn oldest(&self) -> Option<Hlc> {
-        self.ledger.oldest().or_else(|| self.open.as_ref().map(OpenPage::first_hlc))
+        self.ledger.oldest().or_else(|| self.wave.as_ref().map(Wave::first_hlc))
     }
 
     /// Whether anything that was taken over is not acknowledged.
     pub(crate) fn has_backlog(&self) -> bool {
-        self.open.is_some() || !self.ledger.is_empty()
+        self.wave.is_some() || !self.ledger.is_empty()
     }
 
     fn frame(&self, body: Body) -> Frame {
@@ -294,3 +388,7 @@ impl Session {
 #[cfg(test)]
 #[path = "session_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "relay_tests.rs"]
+mod relay_tests;

@@ -46,9 +46,10 @@ struct Rig {
 impl Rig {
     fn new(credit: u64) -> Self {
         let log = MemFeed::new(me());
-        let welcomed = Welcomed { session: SessionNumber::new(NUMBER), marks: None, credit };
+        let welcomed = Welcomed { session: SessionNumber::new(NUMBER), credit, ..Welcomed::default() };
         let now = Instant::now();
-        let session = Session::new(id("b"), me(), welcomed, log.end(), Settings::default(), now);
+        let route = Route::new(&me(), None, log.end());
+        let session = Session::new(id("b"), me(), &welcomed, route, Settings::default(), now);
         let assembler = Assembler::new(PARTITIONS, 64 * MIB);
         Self { reader: log.feed(log.end()), log, session, assembler, pages: Vec::new(), now }
     }
@@ -68,7 +69,7 @@ impl Rig {
                         return false;
                     }
                 }
-                self.session.offer(group, batch.cursor_after(count), self.now);
+                self.session.offer(group, batch.cursor_after(count), self.now).unwrap();
                 self.send();
             }
         }
@@ -78,7 +79,7 @@ impl Rig {
     /// Lets leave what may; how many pages that were.
     fn send(&mut self) -> usize {
         let before = self.pages.len();
-        while let Some(out) = self.session.next_page(self.now) {
+        while let Some(out) = self.session.next_wave(self.now) {
             for frame in out.frames {
                 assert_eq!(frame.session, NUMBER);
                 let Some(Body::Page(part)) = frame.body else { panic!("a page was promised") };
@@ -204,12 +205,12 @@ async fn f02_a_heartbeat_waits_for_every_page_before_it() {
     rig.put(10).await;
     let idle = rig.reader.idle().await.unwrap().unwrap();
     rig.session.promise(idle.resolved().unwrap().clone(), 0);
-    assert_eq!((rig.send(), rig.session.next_heartbeat()), (0, None));
+    assert_eq!((rig.send(), rig.session.next_heartbeats()), (0, vec![]));
     rig.ack(0, u64::MAX);
-    assert_eq!((rig.session.next_heartbeat(), rig.send()), (None, 1));
-    let Some(Body::Heartbeat(heartbeat)) = rig.session.next_heartbeat().unwrap().body else { panic!() };
+    assert_eq!((rig.session.next_heartbeats(), rig.send()), (vec![], 1));
+    let Some(Body::Heartbeat(heartbeat)) = rig.session.next_heartbeats().remove(0).body else { panic!() };
     assert!(heartbeat.closed > rig.pages[0].groups[0].closed.get());
-    assert_eq!(rig.session.next_heartbeat(), None, "once");
+    assert_eq!(rig.session.next_heartbeats(), [], "once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +306,7 @@ proptest! {
                 for batch in offered.drain(..) {
                     let group = &batch.groups()[0];
                     if left.is_empty() && rig.session.has_room(group) {
-                        rig.session.offer(group, batch.end(), rig.now);
+                        rig.session.offer(group, batch.end(), rig.now).unwrap();
                     } else {
                         left.push(batch);
                     }
@@ -319,7 +320,7 @@ proptest! {
             for _ in 0..500 {
                 for batch in std::mem::take(&mut offered) {
                     if offered.is_empty() && rig.session.has_room(&batch.groups()[0]) {
-                        rig.session.offer(&batch.groups()[0], batch.end(), rig.now);
+                        rig.session.offer(&batch.groups()[0], batch.end(), rig.now).unwrap();
                     } else {
                         offered.push(batch);
                     }

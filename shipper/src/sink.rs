@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tidewire_core::clock::WallClock;
 use tidewire_core::error::{LinkError, SinkError, SinkErrorKind};
 use tidewire_core::feed::{Batch, Cursor};
-use tidewire_core::id::{BootId, ClusterId};
+use tidewire_core::id::{BootId, ClusterId, Incarnation};
 use tidewire_core::sink::{Sink, SinkContext};
 use tidewire_core::transport::{DialTarget, Link, LinkReceiver, Transport};
 use tidewire_core::tree::LogView;
@@ -16,6 +16,7 @@ use crate::error::ShipError;
 use crate::handshake::{self, Welcomed};
 use crate::metrics::{PeerMetrics, ShipperMetrics};
 use crate::outbox::Outbox;
+use crate::route::{Route, held_of};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::status::StatusBoard;
@@ -25,6 +26,8 @@ use crate::status::StatusBoard;
 pub struct ShipperConfig {
     /// Whom to ship to.
     pub peer: DialTarget,
+    /// Whether to ship what came from other clusters too, as a relay does. Never what came from the peer itself.
+    pub forward: bool,
     /// This run of this cluster's process.
     pub boot: BootId,
     /// Every cluster whose writes the log may name, asked at each connect.
@@ -53,6 +56,8 @@ pub struct Shipper {
     board: Arc<StatusBoard>,
     metrics: PeerMetrics,
     live: Option<Live>,
+    /// When the log is looked at next for promises of other origins.
+    stand_at: Instant,
 }
 
 impl Shipper {
@@ -61,7 +66,7 @@ impl Shipper {
     pub fn new(config: ShipperConfig, log: Arc<dyn LogView>, checkpoint: Option<Cursor>) -> Self {
         let metrics = config.metrics.peer(&log.identity().tree, &config.peer.peer);
         let board = StatusBoard::new(log, config.wall.clone(), metrics.clone(), checkpoint);
-        Self { board: Arc::new(board), metrics, config, live: None }
+        Self { board: Arc::new(board), metrics, config, live: None, stand_at: Instant::now() }
     }
 
     pub(crate) fn board(&self) -> Arc<StatusBoard> {
@@ -84,7 +89,8 @@ impl Shipper {
         let (me, peer) = (log.identity(), self.peer().clone());
         let link_error = |error: LinkError| ShipError::Link { peer: peer.clone(), error };
         let mut link = self.config.transport.dial(&self.config.peer).await.map_err(link_error)?;
-        let hello = handshake::hello(&me, self.config.boot, &(self.config.known_clusters)());
+        let forwarded = self.forwarded(log);
+        let hello = handshake::hello(&me, self.config.boot, &(self.config.known_clusters)(), &forwarded);
         let Settings { welcome_timeout, .. } = self.config.settings;
         let answer = timeout(welcome_timeout, async {
             link.sender.send(hello).await?;
@@ -96,23 +102,50 @@ impl Shipper {
         };
         let ended = || ShipError::Ended { peer: peer.clone(), reason: "no answer to hello".to_owned() };
         let welcomed = handshake::answer(answer.ok_or_else(ended)?, &peer, &me)?;
-        let from = handshake::start(log.locate(welcomed.marks.as_ref()).await?, &peer)?;
-        self.open(link, welcomed, from, log);
-        Ok(from)
+        let own = welcomed.marks.clone();
+        let from = handshake::start(log.locate(me.origin(), own.as_ref()).await?, &peer)?;
+        let mut route = Route::new(&me, own, from);
+        if self.config.forward {
+            route.forward(&peer);
+        }
+        for (name, incarnation) in forwarded {
+            match held_of(&welcomed, &name, incarnation, me.partitions) {
+                Ok(held) => {
+                    let located = log.locate(name.tag(), Some(&held)).await?;
+                    route.take_up(&name, held, located);
+                }
+                Err(why) => route.leave_out(&name, &why),
+            }
+        }
+        Ok(self.open(link, &welcomed, route, log))
     }
 
-    fn open(&mut self, link: Link, welcomed: Welcomed, from: Cursor, log: &Arc<dyn LogView>) {
-        let (me, peer) = (log.identity(), self.peer().clone());
-        tracing::info!(tree = %me.tree, %peer, session = %welcomed.session, lsn = %from.lsn, "shipping");
+    /// The other origins that are to be sent on, by name.
+    fn forwarded(&self, log: &Arc<dyn LogView>) -> Vec<(ClusterId, Incarnation)> {
+        let mut origins = if self.config.forward { log.origins() } else { Vec::new() };
+        origins.retain(|(name, _)| name != self.peer());
+        origins
+    }
+
+    fn open(&mut self, link: Link, welcomed: &Welcomed, route: Route, log: &Arc<dyn LogView>) -> Cursor {
+        let (me, peer, from) = (log.identity(), self.peer().clone(), route.from);
+        let session = welcomed.session;
+        tracing::info!(tree = %me.tree, %peer, %session, lsn = %from.lsn, origins = route.carried.len(), "shipping");
+        for reason in &route.reasons {
+            tracing::warn!(tree = %me.tree, %peer, reason, "an origin is left out of a link");
+        }
+        self.metrics.left_out.set(i64::try_from(route.reasons.len()).unwrap_or(i64::MAX));
+        self.board.opened(route.carried.clone(), from, &route.reasons);
         let settings = self.config.settings.clone();
-        let session = Session::new(peer, me, welcomed, from, settings, Instant::now());
-        self.board.opened(session.ledger().peer().clone(), from);
+        let session = Session::new(peer, me, welcomed, route, settings, Instant::now());
         self.live = Some(Live {
             session,
             outbox: Outbox::new(link.sender),
             receiver: link.receiver,
             log: log.clone(),
         });
+        self.stand_at = Instant::now();
+        from
     }
 
     fn live(&mut self) -> Result<&mut Live, SinkError> {
@@ -122,15 +155,35 @@ impl Shipper {
     /// Puts on its way what may leave now.
     fn flush(&mut self) {
         let Some(live) = &mut self.live else { return };
-        while let Some(page) = live.session.next_page(Instant::now()) {
-            self.metrics.records.inc_by(page.records);
-            self.metrics.bytes.inc_by(page.bytes);
-            page.frames.into_iter().for_each(|frame| live.outbox.push(frame));
+        // Heartbeats do not pile up behind a link that takes nothing: they follow pages, which are bounded, or nothing.
+        let mut may_promise = live.outbox.is_empty();
+        while let Some(wave) = live.session.next_wave(Instant::now()) {
+            self.metrics.records.inc_by(wave.records);
+            self.metrics.bytes.inc_by(wave.bytes);
+            wave.frames.into_iter().for_each(|frame| live.outbox.push(frame));
+            may_promise = true;
         }
-        // Heartbeats do not pile up behind a link that takes nothing.
-        if live.outbox.is_empty() {
-            live.session.next_heartbeat().into_iter().for_each(|frame| live.outbox.push(frame));
+        if may_promise {
+            live.session.next_heartbeats().into_iter().for_each(|frame| live.outbox.push(frame));
         }
+    }
+
+    /// As a relay, looks now and then how far other origins are complete here, also while there are records all the time.
+    fn look(&mut self, idle: bool) -> Result<(), SinkError> {
+        let now = Instant::now();
+        if !self.config.forward || now < self.stand_at && !idle {
+            return Ok(());
+        }
+        self.stand_at = now + self.config.settings.pump.idle_first;
+        let live = self.live()?;
+        let stood = live.session.stand(live.log.standing());
+        stood.map_err(|error| self.say_again(error))
+    }
+
+    /// The session ends in order when it is closed, and the next one begins with a new hello.
+    fn say_again(&self, error: ShipError) -> SinkError {
+        self.board.failed(&error);
+        error.into()
     }
 
     fn show(&self) {
@@ -183,6 +236,7 @@ impl Sink for Shipper {
     }
 
     async fn write(&mut self, batch: Batch) -> Result<(), SinkError> {
+        self.look(batch.resolved().is_some())?;
         for (count, group) in (1..).zip(batch.groups()) {
             while !self.live()?.session.has_room(group) {
                 self.flush();
@@ -192,7 +246,8 @@ impl Sink for Shipper {
                 self.step().await?;
             }
             let now = Instant::now();
-            self.live()?.session.offer(group, batch.cursor_after(count), now);
+            let offered = self.live()?.session.offer(group, batch.cursor_after(count), now);
+            offered.map_err(|error| self.say_again(error))?;
         }
         self.flush();
         if let Some(resolved) = batch.resolved() {

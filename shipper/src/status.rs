@@ -12,6 +12,7 @@ use tidewire_core::tree::LogView;
 use tokio::time::Instant;
 
 use crate::error::ShipError;
+use crate::ledger::Covered;
 use crate::metrics::PeerMetrics;
 
 /// What a shipper does now.
@@ -21,7 +22,7 @@ pub enum ShipperState {
     Connecting,
     /// Records are on their way.
     Streaming,
-    /// The peer has acknowledged every local record.
+    /// The peer has acknowledged every record that it is to get.
     CaughtUp,
     /// There is a session, and nothing has been acknowledged for long.
     Waiting,
@@ -51,8 +52,8 @@ impl ShipperState {
 /// How far a peer is behind, as the sender sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Offsets of the local origin that the peer does not cover, over all partitions. Before the first session of this
-    /// process the peer's position is not known: then every record of the log behind the stored checkpoint.
+    /// Offsets of the origins that the link carries and that the peer does not cover, over all partitions. Before the first
+    /// session of this process the peer's position is not known: then every record of the log behind the stored checkpoint.
     pub entries: u64,
     /// Bytes of log behind the durable cursor, records of other origins included.
     pub bytes: u64,
@@ -80,7 +81,9 @@ pub struct ShipperStatus {
 struct Now {
     state: ShipperState,
     reason: Option<String>,
-    peer: Option<OriginMarks>,
+    peer: Option<Covered>,
+    /// What the link has to leave out.
+    left_out: Option<String>,
     acked: Option<Cursor>,
     last_ack: Option<Instant>,
     sessions: u64,
@@ -106,6 +109,7 @@ impl StatusBoard {
             state: ShipperState::Connecting,
             reason: None,
             peer: None,
+            left_out: None,
             acked: checkpoint,
             last_ack: None,
             sessions: 0,
@@ -115,8 +119,9 @@ impl StatusBoard {
     }
 
     /// A session is open, and the peer stands here.
-    pub(crate) fn opened(&self, peer: OriginMarks, cursor: Cursor) {
+    pub(crate) fn opened(&self, peer: Covered, cursor: Cursor, left_out: &[String]) {
         let mut now = self.now.lock();
+        now.left_out = (!left_out.is_empty()).then(|| left_out.join("; "));
         (now.state, now.reason) = (ShipperState::Streaming, None);
         (now.peer, now.acked) = (Some(peer), Some(cursor));
         now.sessions += 1;
@@ -125,7 +130,7 @@ impl StatusBoard {
     /// The session has moved.
     pub(crate) fn moved(
         &self,
-        peer: &OriginMarks,
+        peer: &Covered,
         cursor: Cursor,
         oldest: Option<Hlc>,
         waits: Option<String>,
@@ -171,13 +176,11 @@ impl StatusBoard {
             let now = self.now.lock();
             (now.peer.clone(), now.acked)
         };
-        let (tails, end) = (self.log.tails(), self.log.end());
+        let end = self.log.end();
         let acked = acked.filter(|acked| acked.incarnation == end.incarnation);
         let from = acked.map_or(Lsn::ZERO, |acked| acked.lsn);
         let entries = match &peer {
-            Some(peer) => {
-                tails.iter().map(|(partition, tail)| tail.next.since(peer.get(partition).next)).sum()
-            }
+            Some(peer) => self.behind(peer),
             None => end.lsn.since(from),
         };
         let mut lag = Lag { entries, bytes: self.log.bytes_after(from), seconds: 0 };
@@ -195,10 +198,25 @@ impl StatusBoard {
         let caught_up = now.state == ShipperState::Streaming && entries == 0;
         ShipperStatus {
             state: if caught_up { ShipperState::CaughtUp } else { now.state },
-            reason: now.reason.clone(),
+            reason: now.reason.clone().or_else(|| now.left_out.clone()),
             lag,
             last_ack: now.last_ack.map(|at| at.elapsed()),
             sessions: now.sessions,
         }
+    }
+
+    /// Records of the log that a peer does not cover.
+    fn behind(&self, peer: &Covered) -> u64 {
+        let since = |tails: &OriginMarks, held: &OriginMarks| -> u64 {
+            tails.iter().map(|(partition, tail)| tail.next.since(held.get(partition).next)).sum()
+        };
+        let own = self.log.identity().origin();
+        let local = peer.get(&own).map_or(0, |held| since(&self.log.tails(), held));
+        if peer.len() < 2 {
+            return local;
+        }
+        let marks = self.log.standing().progress.watermarks;
+        let others = peer.iter().filter(|(origin, _)| **origin != own);
+        local + others.filter_map(|(origin, held)| Some(since(marks.origin(*origin)?, held))).sum::<u64>()
     }
 }

@@ -13,9 +13,11 @@ use tokio::sync::watch;
 use crate::causal::{OriginMarks, VersionVector, Watermark};
 use crate::error::Error;
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
-use crate::id::{GroupSequence, Hlc, Lsn, Offset, OriginTag, PartitionId};
+use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Kind, Mutation};
-use crate::tree::{Change, ChangeView, Located, LogView, TreeIdentity, decode_block};
+use crate::tree::{
+    Change, ChangeView, Located, LogView, Progress, Standing, TreeIdentity, decode_block,
+};
 
 /// Bytes that one read brings at most, if more than one group is there.
 const READ_BYTES: u64 = 64 * 1024;
@@ -28,6 +30,30 @@ struct State {
     tails: OriginMarks,
     hlc: Hlc,
     busy: bool,
+    known: Vec<(ClusterId, Incarnation)>,
+    foreign: Progress,
+}
+
+impl State {
+    /// Notes what a block of another origin covers, if that origin is known.
+    fn take_foreign(&mut self, block: &Block, partitions: u16) {
+        let origin = block.origin();
+        let Some((_, incarnation)) = self.known.iter().find(|(name, _)| name.tag() == origin) else { return };
+        let marks = self.foreign.watermarks.origin_mut(origin, *incarnation, partitions);
+        for run in block.runs() {
+            let records = block.records().flatten().filter(|record| record.partition == run.partition);
+            marks.advance(run.partition, run.end(), records.last().map_or(Hlc::ZERO, |record| record.hlc));
+        }
+        self.foreign.frontier.raise(origin, block.last_hlc());
+    }
+
+    fn marks(&self, origin: OriginTag, own: OriginTag) -> OriginMarks {
+        let none = || OriginMarks::new(self.tails.incarnation(), 0);
+        if origin == own {
+            return self.tails.clone();
+        }
+        self.foreign.watermarks.origin(origin).cloned().unwrap_or_else(none)
+    }
 }
 
 #[derive(Debug)]
@@ -51,6 +77,8 @@ impl MemFeed {
             tails: OriginMarks::new(identity.incarnation, identity.partitions),
             hlc: Hlc::from_millis(1_000),
             busy: false,
+            known: Vec::new(),
+            foreign: Progress::default(),
         };
         Self(Arc::new(Shared { identity, state: Mutex::new(state), committed: watch::Sender::new(0) }))
     }
@@ -79,19 +107,32 @@ impl MemFeed {
         self.push(&[Mutation::set(key.to_owned(), vec![7; bytes])]);
     }
 
+    /// Another origin of which the log may hold blocks.
+    pub fn know(&self, cluster: &ClusterId, incarnation: Incarnation) {
+        self.0.state.lock().known.push((cluster.clone(), incarnation));
+    }
+
+    /// A promise of another origin has come, without records.
+    pub fn promise(&self, origin: OriginTag, closed: Hlc) {
+        self.0.state.lock().foreign.frontier.raise(origin, closed);
+    }
+
     /// Commits blocks, of whatever origin, as one group.
     pub fn push_blocks(&self, blocks: Vec<Block>) {
+        let (own, partitions) = (self.0.identity.origin(), self.0.identity.partitions);
         let mut state = self.0.state.lock();
         state.hlc = state.hlc.next();
         let frames = u16::try_from(blocks.len()).expect("a test's group is small");
         let framed = (0_u16..).zip(blocks).map(|(index, block)| {
+            let closed = if block.origin() == own { state.hlc } else { block.last_hlc() };
+            state.take_foreign(&block, partitions);
             let frame = Frame {
                 sequence: GroupSequence::new(state.groups.len() as u64),
                 index,
                 frames,
                 length: u32::try_from(block.bytes().len()).expect("a test's block is small"),
                 first_lsn: state.end,
-                closed: state.hlc,
+                closed,
                 skip: 0,
             };
             state.end = state.end.advanced(u64::from(block.count()));
@@ -212,16 +253,28 @@ impl LogView for MemFeed {
         after.map(|group| group.stored_bytes()).sum()
     }
 
-    async fn locate(&self, held: Option<&OriginMarks>) -> Result<Located, Error> {
+    fn standing(&self) -> Standing {
         let state = self.0.state.lock();
-        let origin = self.0.identity.origin();
+        Standing { end: self.cursor(state.end), progress: state.foreign.clone() }
+    }
+
+    fn origins(&self) -> Vec<(ClusterId, Incarnation)> {
+        self.0.state.lock().known.clone()
+    }
+
+    async fn locate(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Result<Located, Error> {
+        let state = self.0.state.lock();
+        let own = self.0.identity.origin();
         let held_at = |partition| held.map_or(Watermark::default(), |held| held.get(partition));
         let local = |group: &Arc<Group>| -> Vec<Block> {
             let blocks = group.blocks().iter().map(|framed| framed.block.clone());
             blocks.filter(|block| block.origin() == origin).collect()
         };
-        for (partition, tail) in state.tails.iter() {
+        for (partition, tail) in state.marks(origin, own).iter() {
             let held = held_at(partition);
+            if origin != own && held.next > tail.next {
+                continue;
+            }
             let below = state.groups.iter().flat_map(local).filter_map(|block| {
                 let records = block.records().filter_map(Result::ok);
                 let mut records = records.filter(|record| record.partition == partition).map(|r| r.hlc);
@@ -285,7 +338,7 @@ impl ChangeView for MemFeed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{ClusterId, Incarnation, TreeName};
+    use crate::id::TreeName;
     use crate::tree::{Consistency, MergeMode};
 
     fn log() -> MemFeed {
@@ -323,16 +376,16 @@ mod tests {
             log.put(&format!("k{key}"), 10);
         }
         let all = log.tails();
-        assert_eq!(log.locate(Some(&all)).await.unwrap(), Located::At(log.end()));
+        assert_eq!(log.locate(log.0.identity.origin(), Some(&all)).await.unwrap(), Located::At(log.end()));
         log.put("more", 10);
-        assert_eq!(log.locate(Some(&all)).await.unwrap(), Located::At(log.cursor(Lsn::new(10))));
-        assert_eq!(log.locate(None).await.unwrap(), Located::At(log.cursor(Lsn::ZERO)));
+        assert_eq!(log.locate(log.0.identity.origin(), Some(&all)).await.unwrap(), Located::At(log.cursor(Lsn::new(10))));
+        assert_eq!(log.locate(log.0.identity.origin(), None).await.unwrap(), Located::At(log.cursor(Lsn::ZERO)));
         let mut other = all.clone();
         let (partition, mark) = all.iter().find(|(_, mark)| mark.next > Offset::ZERO).unwrap();
         other.advance(partition, mark.next, mark.hlc.next());
-        assert!(matches!(log.locate(Some(&other)).await.unwrap(), Located::WentBack { .. }));
+        assert!(matches!(log.locate(log.0.identity.origin(), Some(&other)).await.unwrap(), Located::WentBack { .. }));
         log.trim(Lsn::new(5));
-        assert_eq!(log.locate(None).await.unwrap(), Located::FellOff { lowest: Lsn::new(5) });
-        assert!(matches!(log.locate(Some(&all)).await.unwrap(), Located::At(_)));
+        assert_eq!(log.locate(log.0.identity.origin(), None).await.unwrap(), Located::FellOff { lowest: Lsn::new(5) });
+        assert!(matches!(log.locate(log.0.identity.origin(), Some(&all)).await.unwrap(), Located::At(_)));
     }
 }

@@ -3,17 +3,19 @@
 use async_trait::async_trait;
 
 use super::identity::TreeIdentity;
+use super::target::Progress;
 use crate::causal::{OriginMarks, Watermark};
 use crate::error::Error;
 use crate::feed::Cursor;
-use crate::id::{Lsn, PartitionId};
+use crate::id::{ClusterId, Incarnation, Lsn, OriginTag, PartitionId};
 
 /// Where a receiver stands in this log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Located {
-    /// Shipping goes on here: everything of the local origin before it is covered by the receiver.
+    /// Shipping goes on here: everything of the origin before it is covered by the receiver.
     At(Cursor),
-    /// The receiver holds more than this log has, or something else: this log has gone back to an older copy.
+    /// The receiver holds something else of the origin than this log, or, of the local origin, more: a log has gone back
+    /// to an older copy.
     WentBack {
         /// In which partition that shows.
         partition: PartitionId,
@@ -27,6 +29,15 @@ pub enum Located {
         /// The lowest position that is retained.
         lowest: Lsn,
     },
+}
+
+/// How far a log is applied: its end, and what holds there, all of one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The end of the applied log.
+    pub end: Cursor,
+    /// What is complete and covered of each origin with the log up to that end.
+    pub progress: Progress,
 }
 
 /// What a shipper asks of a tree's log besides its feed.
@@ -44,10 +55,16 @@ pub trait LogView: Send + Sync + 'static {
     /// How many bytes of the log lie between a position and the end.
     fn bytes_after(&self, lsn: Lsn) -> u64;
 
-    /// Finds where shipping of the local origin goes on for a receiver that covers `held` of it (of this incarnation;
-    /// None: nothing), and whether the receiver's marks can come from this log at all.
+    /// The end of the applied log with what holds there.
+    fn standing(&self) -> Standing;
+
+    /// The other origins whose records the log may hold, and the incarnations of their logs.
+    fn origins(&self) -> Vec<(ClusterId, Incarnation)>;
+
+    /// Finds where shipping of an origin goes on for a receiver that covers `held` of it (of the incarnation known here;
+    /// None: nothing), and whether the receiver's marks can come from the history of the origin that is known here.
     ///
     /// # Errors
     /// When the log cannot be read.
-    async fn locate(&self, held: Option<&OriginMarks>) -> Result<Located, Error>;
+    async fn locate(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Result<Located, Error>;
 }

@@ -39,7 +39,7 @@ pub use changes::{Changes, Event, Start};
 pub use core::{Digest, Tree, TreeSize};
 pub use entry::{Row, Value};
 pub use identity::{Consistency, TreeIdentity};
-pub use log_view::{Located, LogView};
+pub use log_view::{Located, LogView, Standing};
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::MemTarget;
 pub use open::{TreeConfig, TreeMetrics};

@@ -1,19 +1,22 @@
 //! The tree as the far end of replication: [`ApplyTarget`] and [`LogView`].
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::core::Tree;
 use super::identity::TreeIdentity;
-use super::log_view::{Located, LogView};
+use super::log_view::{Located, LogView, Standing};
 use super::state::State;
 use super::target::{Applied, ApplyTarget, Progress};
 use crate::causal::{OriginMarks, Watermark};
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
-use crate::id::{ClusterId, Hlc, Incarnation, Lsn, OriginTag};
-use crate::record::ReadyGroup;
+use crate::id::{ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
+use crate::limits::MAX_KNOWN_CLUSTERS;
+use crate::record::{Block, Group, PartitionRun, ReadyGroup};
 use crate::wal::WalStorage;
 
 #[async_trait]
@@ -48,6 +51,10 @@ impl ApplyTarget for Tree {
                 ErrorKind::Conflict,
                 format!("{origin} has this cluster's own tag; rename one of them"),
             )),
+            None if manifest.origins.len() + 1 >= MAX_KNOWN_CLUSTERS => {
+                let said = format!("{origin} would be more than the {MAX_KNOWN_CLUSTERS} clusters that can be known");
+                Err(Error::new(ErrorKind::Conflict, said))
+            }
             None => Ok(self.0.storage.enroll(origin, incarnation).await?),
         }
     }
@@ -89,27 +96,35 @@ impl LogView for Tree {
         self.0.storage.bytes_after(lsn)
     }
 
-    async fn locate(&self, held: Option<&OriginMarks>) -> Result<Located, Error> {
-        let own = self.0.identity.origin();
-        if let Some(gone_back) = self.compare_marks(held).await? {
+    fn standing(&self) -> Standing {
+        // One look: a promise that is newer than the marks beside it would claim what is not handed out yet.
+        let state = self.0.applied.state.read();
+        Standing { end: self.cursor_at(state.next_lsn), progress: state.progress.clone() }
+    }
+
+    fn origins(&self) -> Vec<(ClusterId, Incarnation)> {
+        self.0.storage.manifest().origins.values().cloned().collect()
+    }
+
+    async fn locate(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Result<Located, Error> {
+        if let Some(gone_back) = self.compare_marks(origin, held).await? {
             return Ok(gone_back);
         }
         let end = self.0.applied.state.read().next_lsn;
-        let mut at = self.0.storage.first_uncovered(own, held).min(end);
+        let mut at = self.0.storage.first_uncovered(origin, held).min(end);
         while at < end {
             let mut groups = self.0.applied.log.read(at, self.0.limits.read_bytes).await?;
             // The log may be durable beyond what is applied.
             groups.truncate(groups.partition_point(|group| group.next_lsn() <= end));
-            for group in &groups {
-                let new = group.blocks().iter().filter(|framed| framed.block.origin() == own).any(|framed| {
-                    framed.block.runs().iter().any(|run| {
-                        run.end()
-                            > held.map_or(crate::id::Offset::ZERO, |marks| marks.get(run.partition).next)
-                    })
-                });
-                if new {
-                    return Ok(Located::At(self.cursor_at(group.first_lsn())));
-                }
+            let lacks = |run: &PartitionRun| {
+                run.end() > held.map_or(Offset::ZERO, |marks| marks.get(run.partition).next)
+            };
+            let new = |group: &&Arc<Group>| {
+                let blocks = group.blocks().iter().map(|framed| &framed.block);
+                blocks.filter(|block| block.origin() == origin).flat_map(Block::runs).any(lacks)
+            };
+            if let Some(group) = groups.iter().find(new) {
+                return Ok(Located::At(self.cursor_at(group.first_lsn())));
             }
             at = groups.last().map(|last| last.next_lsn()).ok_or_else(|| {
                 let said = format!("the log ends at {at}, and {end} is applied");
@@ -147,71 +162,86 @@ impl Tree {
             .map_or_else(|| format!("origin {:016x}", origin.get()), |(name, _)| name.to_string())
     }
 
-    /// Looks whether what a receiver holds can come from this log as it is.
-    async fn compare_marks(&self, held: Option<&OriginMarks>) -> Result<Option<Located>, Error> {
-        let here = self.own_marks();
-        let Some(held) = held else { return Ok(None) };
+    /// The marks of an origin, none if nothing of it is applied here.
+    fn marks_of(&self, origin: OriginTag) -> Option<OriginMarks> {
+        let state = self.0.applied.state.read();
+        state.progress.watermarks.origin(origin).cloned()
+    }
+
+    /// Looks whether what a receiver holds of an origin is what is known of it here. Of another origin it may well hold
+    /// more.
+    async fn compare_marks(
+        &self,
+        origin: OriginTag,
+        held: Option<&OriginMarks>,
+    ) -> Result<Option<Located>, Error> {
+        let own = origin == self.0.identity.origin();
+        let here = if own { Some(self.own_marks()) } else { self.marks_of(origin) };
+        let Some((held, here)) = held.zip(here) else { return Ok(None) };
+        let mut unsure = Vec::new();
         for (partition, theirs) in held.iter() {
             let ours = here.get(partition);
-            if theirs.next > ours.next {
+            let more = own && theirs.next > ours.next;
+            let other = theirs.next == ours.next && theirs.hlc != ours.hlc && theirs.hlc != Hlc::ZERO;
+            if more || other {
                 return Ok(Some(Located::WentBack { partition, held: theirs, here: ours }));
             }
-            if theirs.hlc == Hlc::ZERO {
-                continue;
+            if theirs.next < ours.next && theirs.hlc != Hlc::ZERO {
+                unsure.push((partition, theirs));
             }
-            let found = if theirs.next == ours.next {
-                Some(ours.hlc)
-            } else {
-                self.last_hlc_below(partition, theirs).await?
-            };
-            if found.is_some_and(|hlc| hlc != theirs.hlc) {
-                let here = Watermark { next: theirs.next, hlc: found.unwrap_or_default() };
+        }
+        for (partition, theirs, hlc) in self.last_hlcs_below(origin, &here, unsure).await? {
+            if hlc != theirs.hlc {
+                let here = Watermark { next: theirs.next, hlc };
                 return Ok(Some(Located::WentBack { partition, held: theirs, here }));
             }
         }
         Ok(None)
     }
 
-    /// The HLC of the last own record of a partition below a position, if the log still holds it.
-    async fn last_hlc_below(
+    /// The HLC of an origin's last record below each of some marks, as far as the log still holds it. One pass.
+    async fn last_hlcs_below(
         &self,
-        partition: crate::id::PartitionId,
-        mark: Watermark,
-    ) -> Result<Option<Hlc>, Error> {
-        let own = self.0.identity.origin();
-        // Everything below the record wanted counts as covered: the index then leads to its segment.
-        let mut below = OriginMarks::new(self.0.identity.incarnation, self.0.identity.partitions);
-        for (other, tail) in self.own_marks().iter() {
-            let last = crate::id::Offset::new(mark.next.get().saturating_sub(1));
-            below.advance(other, if other == partition { last } else { tail.next }, Hlc::ZERO);
+        origin: OriginTag,
+        here: &OriginMarks,
+        mut wanted: Vec<(PartitionId, Watermark)>,
+    ) -> Result<Vec<(PartitionId, Watermark, Hlc)>, Error> {
+        // Everything below the records wanted counts as covered: the index then leads to their segment.
+        let mut below = OriginMarks::new(here.incarnation(), self.0.identity.partitions);
+        for (partition, tail) in here.iter() {
+            let mark = wanted.iter().find(|(of, _)| *of == partition);
+            let last = mark.map_or(tail.next, |(_, mark)| Offset::new(mark.next.get().saturating_sub(1)));
+            below.advance(partition, last, Hlc::ZERO);
         }
-        let mut at = self.0.storage.first_uncovered(own, Some(&below));
+        let mut at = self.0.storage.first_uncovered(origin, Some(&below));
         let end = self.0.applied.state.read().next_lsn;
-        let mut found = None;
-        while at < end {
+        let mut found: BTreeMap<PartitionId, (Watermark, Hlc)> = BTreeMap::new();
+        while at < end && !wanted.is_empty() {
             let groups = self.0.applied.log.read(at, self.0.limits.read_bytes).await?;
-            for framed in
-                groups.iter().flat_map(|group| group.blocks()).filter(|framed| framed.block.origin() == own)
-            {
-                let Some(run) = framed.block.runs().iter().find(|run| run.partition == partition) else {
-                    continue;
-                };
-                if run.first >= mark.next {
-                    return Ok(found);
-                }
-                let wanted = mark.next.min(run.end()).since(run.first);
-                let records = framed.block.records().flatten().filter(|record| record.partition == partition);
-                let count = usize::try_from(wanted).unwrap_or(usize::MAX);
-                found = records.take(count).last().map(|record| record.hlc).or(found);
-                if run.end() >= mark.next {
-                    return Ok(found);
-                }
+            let blocks = groups.iter().flat_map(|group| group.blocks()).map(|framed| &framed.block);
+            for block in blocks.filter(|block| block.origin() == origin) {
+                wanted.retain(|(partition, mark)| {
+                    let Some(run) = block.runs().iter().find(|run| run.partition == *partition) else {
+                        return true;
+                    };
+                    if let Some(hlc) = last_hlc_in(block, run, mark.next) {
+                        found.insert(*partition, (*mark, hlc));
+                    }
+                    run.end() < mark.next
+                });
             }
             match groups.last() {
                 Some(last) => at = last.next_lsn(),
                 None => break,
             }
         }
-        Ok(found)
+        Ok(found.into_iter().map(|(partition, (mark, hlc))| (partition, mark, hlc)).collect())
     }
+}
+
+/// The HLC of the last record of a run below a position; none if the run begins above it.
+fn last_hlc_in(block: &Block, run: &PartitionRun, below: Offset) -> Option<Hlc> {
+    let count = usize::try_from(below.min(run.end()).since(run.first)).unwrap_or(usize::MAX);
+    let records = block.records().flatten().filter(|record| record.partition == run.partition);
+    records.take(count).last().map(|record| record.hlc)
 }

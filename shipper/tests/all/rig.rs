@@ -72,6 +72,7 @@ impl Rig {
     pub(crate) fn ship_with(&self, settings: Settings) -> ShipperHandle {
         let config = ShipperConfig {
             peer: DialTarget { peer: id("b"), url: "mem://b".into() },
+            forward: false,
             boot: BootId::new(3),
             known_clusters: Arc::new(|| vec![id("c"), id("b")]),
             transport: Arc::new(self.network.endpoint(&id("a"))),

@@ -196,10 +196,17 @@ impl FileStorage {
     fn enroll_blocking(&self, origin: ClusterId, incarnation: Incarnation) -> Result<(), StorageError> {
         let guard = self.enrolling.lock();
         let mut manifest = self.manifest().as_ref().clone();
-        if manifest.origins.insert(origin.tag(), (origin.clone(), incarnation)) != Some((origin, incarnation))
-        {
-            manifest.store(self.disk.as_ref(), &self.dir)?;
-            *self.manifest.write() = Arc::new(manifest);
+        match manifest.origins.insert(origin.tag(), (origin.clone(), incarnation)) {
+            None => {
+                manifest.store(self.disk.as_ref(), &self.dir)?;
+                *self.manifest.write() = Arc::new(manifest);
+            }
+            Some(known) if known == (origin.clone(), incarnation) => {}
+            // Two links may bring an origin at once, and only one of them says what is known from then on.
+            Some((name, known)) => {
+                let said = format!("{origin} with incarnation {incarnation} comes after {name} with {known}");
+                return Err(StorageError::new(StorageErrorKind::Unsupported, said));
+            }
         }
         drop(guard);
         Ok(())
