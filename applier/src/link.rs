@@ -108,12 +108,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         forwarded: taken,
         not_forwarded: refused,
     };
-    let terms = Terms {
-        me: identity.origin(),
-        peer: peer.clone(),
-        origins,
-        partitions: identity.partitions,
-    };
+    let terms = Terms { me: identity.origin(), peer: peer.clone(), origins, partitions: identity.partitions };
     let said = Standing { credit, ..standing(&applier, &port, &now) };
     let session = Session::new(session, terms, applier.settings(), said);
     tracing::info!(%tree, %peer, session = %port.number, remote = link.remote, "link opened");

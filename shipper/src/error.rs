@@ -148,7 +148,9 @@ impl ShipError {
             | Self::Refused { retry: false, .. } => SinkErrorKind::Config,
             Self::Link { error, .. } if error.kind() == LinkErrorKind::Config => SinkErrorKind::Config,
             Self::Refused { .. } | Self::Link { .. } => SinkErrorKind::Destination,
-            Self::Silent { .. } | Self::Ended { .. } | Self::NewOrigin { .. } | Self::Log(_) => SinkErrorKind::Transient,
+            Self::Silent { .. } | Self::Ended { .. } | Self::NewOrigin { .. } | Self::Log(_) => {
+                SinkErrorKind::Transient
+            }
         }
     }
 }

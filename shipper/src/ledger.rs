@@ -70,9 +70,8 @@ impl Ledger {
 
     /// Whether the link carries a block's origin, and the peer lacks something of the block.
     pub(crate) fn lacks(&self, block: &Block) -> bool {
-        let lacks = |peer: &OriginMarks| {
-            block.runs().iter().any(|run| peer.get(run.partition).next < run.end())
-        };
+        let lacks =
+            |peer: &OriginMarks| block.runs().iter().any(|run| peer.get(run.partition).next < run.end());
         self.peer.get(&block.origin()).is_some_and(lacks)
     }
 
@@ -80,7 +79,9 @@ impl Ledger {
         let Self { sent, bytes, peer, durable } = self;
         let covered = |page: &Sent| {
             let peer = peer.get(&page.origin);
-            peer.is_some_and(|peer| page.through.iter().all(|(partition, end)| peer.get(*partition).next >= *end))
+            peer.is_some_and(|peer| {
+                page.through.iter().all(|(partition, end)| peer.get(*partition).next >= *end)
+            })
         };
         while let Some(page) = sent.front().filter(|page| covered(page)) {
             *durable = page.cursor_after;
@@ -200,7 +201,14 @@ mod tests {
     fn a_page_that_the_peer_covers_already_is_durable_when_it_is_sent() {
         let mut ledger = ledger([9, 0, 0]);
         let through = vec![(PartitionId::new(0), Offset::new(9))];
-        ledger.push(Sent { origin: ORIGIN, bytes: 5, small: true, through, cursor_after: at(7), first_hlc: Hlc::ZERO });
+        ledger.push(Sent {
+            origin: ORIGIN,
+            bytes: 5,
+            small: true,
+            through,
+            cursor_after: at(7),
+            first_hlc: Hlc::ZERO,
+        });
         assert_eq!((ledger.durable(), ledger.is_empty()), (at(7), true));
     }
 

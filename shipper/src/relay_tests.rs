@@ -82,8 +82,7 @@ impl Rig {
             let nothing = OriginMarks::new(other.incarnation, PARTITIONS);
             route.take_up(&other.name, nothing, Located::At(log.end()));
         }
-        let welcomed =
-            Welcomed { session: SessionNumber::new(3), credit: u64::MAX, ..Welcomed::default() };
+        let welcomed = Welcomed { session: SessionNumber::new(3), credit: u64::MAX, ..Welcomed::default() };
         let now = Instant::now();
         let session = Session::new(id("b"), me(), &welcomed, route, Settings::default(), now);
         let assembler = Assembler::new(PARTITIONS, usize::MAX);
@@ -154,7 +153,11 @@ async fn f16_pages_of_several_origins_keep_the_order_of_the_log() {
     rig.log.put("own", 10);
     rig.offer().await.unwrap();
     let order = [(tag("c"), 1), (tag("d"), 1), (tag("c"), 2), (tag("a"), 1)];
-    assert_eq!(rig.send(), order, "one wave, and what stands in front in the log stands in front on the link");
+    assert_eq!(
+        rig.send(),
+        order,
+        "one wave, and what stands in front in the log stands in front on the link"
+    );
     assert!(rig.pages.iter().all(|page| page.groups.len() == 1));
 }
 

@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidewire_core::causal::OriginMarks;
 use tidewire_core::error::LinkError;
 use tidewire_core::feed::{Cursor, Resolved};
-use tidewire_core::id::{
-    ClusterId, Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId, SessionNumber,
-};
+use tidewire_core::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId, SessionNumber};
 use tidewire_core::record::{Block, FramedBlock, Group};
 use tidewire_core::transport::marks::{decode_origin, decode_vector, encode_offsets};
 use tidewire_core::transport::pages::{PageGroup, split};
@@ -131,7 +129,12 @@ impl Session {
     ///
     /// # Errors
     /// When it is of an origin of which the peer was not told. It is not taken over then, and the session is to end.
-    pub(crate) fn offer(&mut self, group: &Group, cursor_after: Cursor, now: Instant) -> Result<(), ShipError> {
+    pub(crate) fn offer(
+        &mut self,
+        group: &Group,
+        cursor_after: Cursor,
+        now: Instant,
+    ) -> Result<(), ShipError> {
         if self.forwards {
             self.demand_known(group.blocks().iter().map(|framed| framed.block.origin()))?;
         }

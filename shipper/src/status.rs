@@ -128,13 +128,7 @@ impl StatusBoard {
     }
 
     /// The session has moved.
-    pub(crate) fn moved(
-        &self,
-        peer: &Covered,
-        cursor: Cursor,
-        oldest: Option<Hlc>,
-        waits: Option<String>,
-    ) {
+    pub(crate) fn moved(&self, peer: &Covered, cursor: Cursor, oldest: Option<Hlc>, waits: Option<String>) {
         {
             let mut now = self.now.lock();
             now.state = if waits.is_some() { ShipperState::Waiting } else { ShipperState::Streaming };

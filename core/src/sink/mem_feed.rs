@@ -15,9 +15,7 @@ use crate::error::Error;
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
 use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Kind, Mutation};
-use crate::tree::{
-    Change, ChangeView, Located, LogView, Progress, Standing, TreeIdentity, decode_block,
-};
+use crate::tree::{Change, ChangeView, Located, LogView, Progress, Standing, TreeIdentity, decode_block};
 
 /// Bytes that one read brings at most, if more than one group is there.
 const READ_BYTES: u64 = 64 * 1024;
@@ -378,14 +376,26 @@ mod tests {
         let all = log.tails();
         assert_eq!(log.locate(log.0.identity.origin(), Some(&all)).await.unwrap(), Located::At(log.end()));
         log.put("more", 10);
-        assert_eq!(log.locate(log.0.identity.origin(), Some(&all)).await.unwrap(), Located::At(log.cursor(Lsn::new(10))));
-        assert_eq!(log.locate(log.0.identity.origin(), None).await.unwrap(), Located::At(log.cursor(Lsn::ZERO)));
+        assert_eq!(
+            log.locate(log.0.identity.origin(), Some(&all)).await.unwrap(),
+            Located::At(log.cursor(Lsn::new(10)))
+        );
+        assert_eq!(
+            log.locate(log.0.identity.origin(), None).await.unwrap(),
+            Located::At(log.cursor(Lsn::ZERO))
+        );
         let mut other = all.clone();
         let (partition, mark) = all.iter().find(|(_, mark)| mark.next > Offset::ZERO).unwrap();
         other.advance(partition, mark.next, mark.hlc.next());
-        assert!(matches!(log.locate(log.0.identity.origin(), Some(&other)).await.unwrap(), Located::WentBack { .. }));
+        assert!(matches!(
+            log.locate(log.0.identity.origin(), Some(&other)).await.unwrap(),
+            Located::WentBack { .. }
+        ));
         log.trim(Lsn::new(5));
-        assert_eq!(log.locate(log.0.identity.origin(), None).await.unwrap(), Located::FellOff { lowest: Lsn::new(5) });
+        assert_eq!(
+            log.locate(log.0.identity.origin(), None).await.unwrap(),
+            Located::FellOff { lowest: Lsn::new(5) }
+        );
         assert!(matches!(log.locate(log.0.identity.origin(), Some(&all)).await.unwrap(), Located::At(_)));
     }
 }

@@ -52,7 +52,9 @@ impl ApplyTarget for Tree {
                 format!("{origin} has this cluster's own tag; rename one of them"),
             )),
             None if manifest.origins.len() + 1 >= MAX_KNOWN_CLUSTERS => {
-                let said = format!("{origin} would be more than the {MAX_KNOWN_CLUSTERS} clusters that can be known");
+                let said = format!(
+                    "{origin} would be more than the {MAX_KNOWN_CLUSTERS} clusters that can be known"
+                );
                 Err(Error::new(ErrorKind::Conflict, said))
             }
             None => Ok(self.0.storage.enroll(origin, incarnation).await?),

@@ -384,7 +384,8 @@ async fn locate_finds_where_a_receiver_stands_and_names_a_log_that_went_back() {
         marks.push(tree.own_marks());
     }
     for (count, held) in marks.iter().enumerate().step_by(23) {
-        let Located::At(cursor) = tree.locate(tree.identity().origin(), Some(held)).await.expect("located") else {
+        let Located::At(cursor) = tree.locate(tree.identity().origin(), Some(held)).await.expect("located")
+        else {
             panic!("not gone back")
         };
         assert_eq!(cursor.lsn.get(), count as u64, "one record a group here");
@@ -393,7 +394,10 @@ async fn locate_finds_where_a_receiver_stands_and_names_a_log_that_went_back() {
     tree.put("k-late", "only in the newer log").await.expect("put");
     let ahead = tree.own_marks();
     let old = site.open(Arc::new(copy)).await.expect("opens the copy");
-    assert!(matches!(old.locate(old.identity().origin(), Some(&ahead)).await.expect("located"), Located::WentBack { .. }));
+    assert!(matches!(
+        old.locate(old.identity().origin(), Some(&ahead)).await.expect("located"),
+        Located::WentBack { .. }
+    ));
     old.put("k-late", "another write at the same offset").await.expect("put");
     let gone = old.locate(old.identity().origin(), Some(&ahead)).await.expect("located");
     assert!(matches!(gone, Located::WentBack { .. }), "f55: the same offset with another HLC: {gone:?}");

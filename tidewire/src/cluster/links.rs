@@ -40,6 +40,7 @@ struct Enrolled {
 struct Missing {
     peer: ClusterId,
     url: String,
+    forward: bool,
     enrolled: Enrolled,
 }
 
@@ -162,6 +163,7 @@ impl Links {
             known.push(self.id.clone());
             let config = ShipperConfig {
                 peer: DialTarget { peer: missing.peer, url: missing.url },
+                forward: missing.forward,
                 boot: self.boot,
                 known_clusters: Arc::new(move || known.clone()),
                 transport: transport.clone(),
@@ -190,7 +192,12 @@ impl Links {
                 listed && !state.shippers.contains_key(&(id.clone(), name.clone()))
             };
             for (_, enrolled) in state.trees.iter().filter(|(name, _)| wanted(name)) {
-                missing.push(Missing { peer: id.clone(), url: url.clone(), enrolled: enrolled.clone() });
+                missing.push(Missing {
+                    peer: id.clone(),
+                    url: url.clone(),
+                    forward: peer.forward,
+                    enrolled: enrolled.clone(),
+                });
             }
         }
         Ok(missing)

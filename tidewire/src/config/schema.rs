@@ -130,7 +130,7 @@ pub(super) const SECTIONS: &[Section] = &[
             key(
                 "forward",
                 Kind::Bool,
-                "false, the only value so far: what came from elsewhere is not sent on.",
+                "true: also ship what came from elsewhere, for peers that are not linked with each other.",
             ),
         ],
     },

@@ -234,7 +234,7 @@ pub struct Peer {
     /// The trees that are exchanged; empty: all.
     #[serde(default)]
     pub trees: Vec<String>,
-    /// Whether writes of other origins are sent on to it.
+    /// Whether writes of other clusters are sent on to it too, as a relay does; never its own.
     #[serde(default)]
     pub forward: bool,
 }
@@ -243,6 +243,12 @@ impl Peer {
     /// A peer with which all trees are exchanged, both ways.
     pub fn new(id: impl Into<String>, url: impl Into<String>) -> Self {
         Self { id: id.into(), url: Some(url.into()), send: true, trees: Vec::new(), forward: false }
+    }
+
+    /// The same peer, with writes of other clusters sent on to it, or not.
+    #[must_use]
+    pub fn forward(self, forward: bool) -> Self {
+        Self { forward, ..self }
     }
 
     fn default_send() -> bool {

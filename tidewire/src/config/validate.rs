@@ -147,10 +147,10 @@ impl ClusterConfig {
                     format!("{:?} is listed twice; list each peer once", peer.id),
                 ));
             }
-            if peer.forward {
+            if peer.forward && !peer.send {
                 problems.push(Problem::new(
                     at("forward"),
-                    "forwarding comes later; write forward = false and list every cluster as a peer of every other",
+                    "nothing is sent to this peer, so nothing can be forwarded; write send = true, or forward = false",
                 ));
             }
             self.check_peer_trees(peer, &at("trees"), problems);

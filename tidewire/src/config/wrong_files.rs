@@ -15,7 +15,7 @@ const AFTER_A_PEER: &[Case] = &[
     ("send = \"no\"", 8, "peers[0].send", &["\"no\"", "true or false"]),
     ("trees = [\"ordres\"]", 8, "peers[0].trees", &["no tree \"ordres\"", "allowed: orders"]),
     ("trees = \"orders\"", 8, "peers[0].trees", &["a list of texts"]),
-    ("forward = true", 8, "peers[0].forward", &["comes later", "forward = false"]),
+    ("send = false\nforward = true", 9, "peers[0].forward", &["send = true", "forward = false"]),
     ("[[peers]]\nid = \"us-east\"\nsend = false", 9, "peers[1].id", &["listed twice"]),
     ("[[peers]]\nid = \"eu-west\"\nsend = false", 9, "peers[1].id", &["own id"]),
     ("[[peers]]\nid = \"asia\"", 8, "peers[1].url", &["is missing", "send = false"]),
