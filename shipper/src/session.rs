@@ -143,7 +143,11 @@ impl Session {
         let same = |a: &FramedBlock, b: &FramedBlock| {
             a.block.origin() == b.block.origin() && a.frame.closed == b.frame.closed
         };
-        for part in group.blocks().chunk_by(same) {
+        // The local block in front may depend on what lies behind it in its own group; not the other way round.
+        let own = self.me.origin();
+        let foreign = group.blocks().partition_point(|framed| framed.block.origin() == own);
+        let (local, foreign) = group.blocks().split_at(foreign);
+        for part in foreign.chunk_by(same).chain(local.chunk_by(same)) {
             let lacking = part.iter().map(|framed| &framed.block).filter(|block| self.ledger.lacks(block));
             let blocks: Vec<Block> = lacking.cloned().collect();
             let (origin, closed) = (part[0].block.origin(), part[0].frame.closed);
@@ -170,13 +174,15 @@ impl Session {
         self.tail_bytes = tail_bytes;
     }
 
-    /// Takes over what holds at the end of the log, to pass on what it promises of other origins once the log has been
-    /// taken over up to there.
+    /// Takes over what holds at the end of the log, to pass on what it promises once the log has been taken over up to
+    /// there.
     ///
     /// # Errors
     /// When it tells of an origin of which the peer was not told; the session is to end.
     pub(crate) fn stand(&mut self, standing: Standing) -> Result<(), ShipError> {
-        self.demand_known(standing.progress.frontier.iter().map(|(origin, _)| origin))?;
+        if self.forwards {
+            self.demand_known(standing.progress.frontier.iter().map(|(origin, _)| origin))?;
+        }
         self.promises.stand(standing);
         self.reach();
         Ok(())
@@ -184,11 +190,10 @@ impl Session {
 
     fn reach(&mut self) {
         let Self { promises, lines, me, at, .. } = self;
-        let foreign = |origin: OriginTag| {
-            let line = lines.get(&origin).filter(|_| origin != me.origin())?;
-            Some(OriginMarks::new(line.incarnation, me.partitions))
+        let nothing = |origin: OriginTag| {
+            lines.get(&origin).map(|line| OriginMarks::new(line.incarnation, me.partitions))
         };
-        promises.reach(at.lsn, foreign);
+        promises.reach(at.lsn, nothing);
     }
 
     fn demand_known(&self, mut origins: impl Iterator<Item = OriginTag>) -> Result<(), ShipError> {

@@ -56,7 +56,7 @@ pub struct Shipper {
     board: Arc<StatusBoard>,
     metrics: PeerMetrics,
     live: Option<Live>,
-    /// When the log is looked at next for promises of other origins.
+    /// When the log is looked at next for what it promises.
     stand_at: Instant,
 }
 
@@ -168,15 +168,15 @@ impl Shipper {
         }
     }
 
-    /// As a relay, looks now and then how far other origins are complete here, also while there are records all the time.
-    fn look(&mut self, idle: bool) -> Result<(), SinkError> {
+    /// Looks now and then how far every origin is complete here, also while there are records all the time.
+    async fn look(&mut self, idle: bool) -> Result<(), SinkError> {
         let now = Instant::now();
-        if !self.config.forward || now < self.stand_at && !idle {
+        if now < self.stand_at && !(idle && self.config.forward) {
             return Ok(());
         }
         self.stand_at = now + self.config.settings.pump.idle_first;
-        let live = self.live()?;
-        let stood = live.session.stand(live.log.standing());
+        let outlook = self.live()?.log.clone().outlook().await;
+        let stood = self.live()?.session.stand(outlook);
         stood.map_err(|error| self.say_again(error))
     }
 
@@ -236,7 +236,7 @@ impl Sink for Shipper {
     }
 
     async fn write(&mut self, batch: Batch) -> Result<(), SinkError> {
-        self.look(batch.resolved().is_some())?;
+        self.look(batch.resolved().is_some()).await?;
         for (count, group) in (1..).zip(batch.groups()) {
             while !self.live()?.session.has_room(group) {
                 self.flush();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidewire_core::id::Version;
+use tidewire_core::id::{Hlc, OriginTag, Version};
 
 use crate::history::History;
 use crate::site::Site;
@@ -78,6 +78,35 @@ impl World {
                     .of_origin(origin)
                     .find(|entry| !dots.insert((entry.dot.partition, entry.dot.offset)));
                 assert!(twice.is_none(), "seed {}: twice on {}: {twice:?}", self.seed, other.id());
+            }
+        }
+    }
+
+    /// Fails when a log has a block before a write that its writer may have seen.
+    pub async fn demand_causal_order(&self) {
+        let histories = self.histories().await;
+        let mut written: BTreeMap<OriginTag, Vec<Hlc>> = BTreeMap::new();
+        for (site, own) in self.sites.iter().zip(&histories) {
+            let origin = site.id().tag();
+            written.insert(origin, own.of_origin(origin).map(|entry| entry.version.hlc).collect());
+        }
+        for (site, history) in self.sites.iter().zip(&histories) {
+            let mut seen: BTreeMap<OriginTag, usize> = BTreeMap::new();
+            let mut entries = history.entries.iter().enumerate().peekable();
+            for (before, origin, deps) in history.deps() {
+                while let Some((_, entry)) = entries.next_if(|(at, _)| at < before) {
+                    *seen.entry(entry.version.origin).or_default() += 1;
+                }
+                for (on, until) in deps.iter().filter(|(on, _)| on != origin) {
+                    let wanted = written.get(&on).map_or(0, |all| all.partition_point(|hlc| *hlc <= until));
+                    let here = seen.get(&on).copied().unwrap_or_default();
+                    assert!(
+                        here >= wanted,
+                        "seed {}: {} shows a block of {origin} at {before} with {here} of {wanted} writes of {on} before it",
+                        self.seed,
+                        site.id()
+                    );
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire::Tree;
+use tidewire_core::causal::VersionVector;
 use tidewire_core::feed::{Cursor, FeedSource};
 use tidewire_core::id::{Dot, Incarnation, Lsn, Offset, OriginTag, PartitionId, Version};
 use tidewire_core::record::{FramedBlock, Kind};
@@ -32,6 +33,8 @@ pub struct History {
     /// Where each of its groups ends.
     pub ends: Vec<Lsn>,
     blocks: Vec<(OriginTag, Bytes)>,
+    /// What each block depends on, and how many entries appear with it or before it.
+    deps: Vec<(usize, OriginTag, VersionVector)>,
 }
 
 impl History {
@@ -46,7 +49,11 @@ impl History {
             let Ok(batch) = read else { break };
             for group in batch.expect("a log that is being written can be read").groups() {
                 history.ends.push(group.next_lsn());
+                let before = history.deps.len();
                 group.blocks().iter().for_each(|framed| history.take(framed, end.incarnation));
+                // A group appears at once, whatever its blocks' order.
+                let with = history.entries.len();
+                history.deps[before..].iter_mut().for_each(|(entries, ..)| *entries = with);
             }
         }
         history
@@ -62,10 +69,17 @@ impl History {
         self.entries.iter().filter(move |entry| entry.version.origin == origin)
     }
 
+    /// The blocks in the order of this log: how many entries appear with each or before it, its origin, what
+    /// it depends on.
+    pub(crate) fn deps(&self) -> &[(usize, OriginTag, VersionVector)] {
+        &self.deps
+    }
+
     fn take(&mut self, framed: &FramedBlock, incarnation: Incarnation) {
         let block = &framed.block;
         let origin = block.origin();
         self.blocks.push((origin, block.bytes().clone()));
+        self.deps.push((self.entries.len(), origin, block.deps()));
         let mut next: std::collections::BTreeMap<PartitionId, Offset> =
             block.runs().iter().map(|run| (run.partition, run.first)).collect();
         let skip = u64::from(framed.frame.skip);

@@ -5,18 +5,23 @@
 //! demands that all sites hold the same state and everything that was acknowledged.
 
 mod clock;
+mod counters;
 mod demands;
 mod history;
+mod promises;
 mod sequences;
 mod site;
+mod topology;
 mod watch;
 mod workload;
 mod world;
 
 pub use clock::SimClock;
 pub use history::{Entry, History};
+pub use promises::demand_promises_kept;
 pub use sequences::{Sequences, check_sequences};
 pub use site::Site;
+pub use topology::{Edge, Topology};
 pub use watch::Watch;
 pub use workload::{Acknowledged, Acknowledgement, Workload};
 pub use world::{Plan, World};

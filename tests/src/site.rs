@@ -32,7 +32,7 @@ pub struct Site {
     pub faults: DiskFaults,
     disk: MemDisk,
     meta: MemMeta,
-    peers: Vec<ClusterId>,
+    peers: Vec<Peer>,
     cluster: Option<Cluster>,
     tree: Arc<Mutex<Option<Tree>>>,
 }
@@ -63,7 +63,15 @@ impl Site {
 
     /// Sends to another site and takes from it, from the next start.
     pub fn connect(&mut self, other: &ClusterId) {
-        self.peers.push(other.clone());
+        self.link(other, true, false);
+    }
+
+    /// Takes from another site, and sends to it if told so, as a relay or its own writes alone. From the next start; said
+    /// again it replaces what was said before.
+    pub fn link(&mut self, other: &ClusterId, send: bool, forward: bool) {
+        self.peers.retain(|peer| peer.id != other.as_str());
+        let peer = Peer::new(other.as_str(), format!("mem://{other}")).forward(forward);
+        self.peers.push(Peer { send, ..peer });
     }
 
     /// Starts it.
@@ -85,7 +93,7 @@ impl Site {
             .open()
             .await?;
         for peer in &self.peers {
-            cluster.add_peer(Peer::new(peer.as_str(), format!("mem://{peer}"))).await?;
+            cluster.add_peer(peer.clone()).await?;
         }
         *self.tree.lock() = Some(cluster.tree(TREE).await?);
         self.cluster = Some(cluster);

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::clock::SimClock;
 use crate::site::Site;
+use crate::topology::{Edge, Topology};
 use crate::workload::Workload;
 
 /// What a run does.
@@ -47,6 +48,39 @@ pub struct World {
 impl World {
     /// Sites `a`, `b`, ... each connected to each, not started. Call it inside a runtime with paused time.
     pub fn new(seed: u64, sites: usize) -> Self {
+        let mut world = Self::unlinked(seed, sites);
+        let ids: Vec<_> = world.sites.iter().map(|site| site.id().clone()).collect();
+        for site in &mut world.sites {
+            for other in ids.iter().filter(|other| **other != *site.id()).cloned().collect::<Vec<_>>() {
+                site.connect(&other);
+            }
+        }
+        world
+    }
+
+    /// Sites linked as a topology says, not started.
+    pub fn of_topology(seed: u64, topology: Topology) -> Self {
+        let mut world = Self::unlinked(seed, topology.sites());
+        let edges = topology.edges(&world.random);
+        world.link(&edges);
+        world
+    }
+
+    /// From the next start, sites are linked as these edges say and not otherwise.
+    pub fn link(&mut self, edges: &[Edge]) {
+        let ids: Vec<_> = self.sites.iter().map(|site| site.id().clone()).collect();
+        for (at, site) in self.sites.iter_mut().enumerate() {
+            for (other, id) in ids.iter().enumerate() {
+                let sends = edges.iter().find(|edge| (edge.from, edge.to) == (at, other));
+                let takes = edges.iter().any(|edge| (edge.from, edge.to) == (other, at));
+                if sends.is_some() || takes {
+                    site.link(id, sends.is_some(), sends.is_some_and(|edge| edge.forward));
+                }
+            }
+        }
+    }
+
+    fn unlinked(seed: u64, sites: usize) -> Self {
         let random = Random::from_seed(seed);
         let network = MemNetwork::new(&random);
         let began = Instant::now();
@@ -55,14 +89,8 @@ impl World {
             let clock = SimClock::new(began, i64::try_from(random.below(400)).expect("small") - 200);
             Site::new(name, &network, clock, random.fork(), Limits::tiny())
         };
-        let mut made: Vec<Site> = names.iter().map(site).collect();
-        let ids: Vec<_> = made.iter().map(|site| site.id().clone()).collect();
-        for site in &mut made {
-            for other in ids.iter().filter(|other| **other != *site.id()).cloned().collect::<Vec<_>>() {
-                site.connect(&other);
-            }
-        }
-        Self { seed, random, network, sites: made, trace: Vec::new(), faults: [0; 5], began }
+        let sites = names.iter().map(site).collect();
+        Self { seed, random, network, sites, trace: Vec::new(), faults: [0; 5], began }
     }
 
     /// Starts every site that is down.

@@ -6,6 +6,7 @@ mod clock;
 mod closed_order;
 mod gaps;
 mod no_loops;
+mod relay;
 mod simulation;
 mod tidy;
 mod verbatim;

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidewire_core::causal::VersionVector;
-use tidewire_core::id::Lsn;
-use tidewire_core::tree::{ApplyTarget, LogView};
-use tidewire_tests::{Sequences, Watch, World, check_sequences, seeds, virtual_time};
+use tidewire_core::tree::LogView;
+use tidewire_tests::{Sequences, Watch, World, check_sequences, demand_promises_kept, seeds, virtual_time};
 
 /// Writes all the time.
 const BUSY: Range<Duration> = Duration::ZERO..Duration::from_millis(8);
@@ -52,34 +50,6 @@ fn no_reader_sees_a_later_write_without_the_earlier_ones_or_half_of_a_batch() {
     }
     println!("{counted} numbers; looked after {looked_at} of {groups} groups");
     assert!(counted > 0 && looked_at * 10 > groups * 9, "looked after {looked_at} of {groups} groups");
-}
-
-/// What a site promised when its log ended where.
-type Promises = Arc<Mutex<Vec<(usize, Lsn, VersionVector)>>>;
-
-/// Notes every promise of every site while `run` goes on, and then looks whether the logs kept them.
-async fn demand_promises_kept(world: &mut World, run: impl AsyncFnOnce(&mut World)) {
-    let promises = Promises::default();
-    let noted = promises.clone();
-    let watch = Watch::start(&world.sites, move |at, tree| {
-        noted.lock().push((at, tree.end().lsn, tree.progress().frontier));
-        Ok(())
-    });
-    run(world).await;
-    world.demand_convergence(Duration::from_secs(120)).await;
-    let (seed, looks) = (world.seed, watch.finish(world.seed).await);
-    assert!(looks > 100, "seed {seed}: {looks} looks");
-    let promises = promises.lock().clone();
-    for (at, history) in world.histories().await.iter().enumerate() {
-        for (_, end, frontier) in promises.iter().filter(|(site, ..)| *site == at) {
-            let mut late = history.entries.iter().rev().take_while(|entry| entry.lsn >= *end);
-            let broken = late.find(|entry| entry.version.hlc <= frontier.get(entry.version.origin));
-            assert!(
-                broken.is_none(),
-                "seed {seed}: {at} at {end} promised {frontier:?}, then took {broken:?}"
-            );
-        }
-    }
 }
 
 #[test]

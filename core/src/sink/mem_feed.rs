@@ -256,6 +256,10 @@ impl LogView for MemFeed {
         Standing { end: self.cursor(state.end), progress: state.foreign.clone() }
     }
 
+    async fn outlook(&self) -> Standing {
+        self.standing()
+    }
+
     fn origins(&self) -> Vec<(ClusterId, Incarnation)> {
         self.0.state.lock().known.clone()
     }

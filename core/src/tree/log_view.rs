@@ -58,6 +58,9 @@ pub trait LogView: Send + Sync + 'static {
     /// The end of the applied log with what holds there.
     fn standing(&self) -> Standing;
 
+    /// The same, with the newest promise about the local origin that can be made now.
+    async fn outlook(&self) -> Standing;
+
     /// The other origins whose records the log may hold, and the incarnations of their logs.
     fn origins(&self) -> Vec<(ClusterId, Incarnation)>;
 

@@ -104,6 +104,14 @@ impl LogView for Tree {
         Standing { end: self.cursor_at(state.next_lsn), progress: state.progress.clone() }
     }
 
+    async fn outlook(&self) -> Standing {
+        // Before the look at the log: what is written after it has a higher HLC.
+        let closed = self.0.writer.local_promise().await;
+        let mut standing = self.standing();
+        standing.progress.frontier.raise(self.0.identity.origin(), closed.unwrap_or(Hlc::ZERO));
+        standing
+    }
+
     fn origins(&self) -> Vec<(ClusterId, Incarnation)> {
         self.0.storage.manifest().origins.values().cloned().collect()
     }
@@ -111,6 +119,9 @@ impl LogView for Tree {
     async fn locate(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Result<Located, Error> {
         if let Some(gone_back) = self.compare_marks(origin, held).await? {
             return Ok(gone_back);
+        }
+        if self.lacks_trimmed(origin, held) {
+            return Ok(Located::FellOff { lowest: self.0.storage.bounds().first });
         }
         let end = self.0.applied.state.read().next_lsn;
         let mut at = self.0.storage.first_uncovered(origin, held).min(end);
@@ -162,6 +173,14 @@ impl Tree {
             .origins
             .get(&origin)
             .map_or_else(|| format!("origin {:016x}", origin.get()), |(name, _)| name.to_string())
+    }
+
+    /// Whether a receiver lacks a record of an origin that this log has let go of: it cannot be covered from here.
+    fn lacks_trimmed(&self, origin: OriginTag, held: Option<&OriginMarks>) -> bool {
+        (0..self.0.identity.partitions).map(PartitionId::new).any(|partition| {
+            let next = held.map_or(Offset::ZERO, |marks| marks.get(partition).next);
+            self.0.storage.trimmed_end(origin, partition) > next
+        })
     }
 
     /// The marks of an origin, none if nothing of it is applied here.

@@ -15,7 +15,7 @@ use super::storage::Completion;
 use super::ticket::Ticket;
 use super::writer::{Shared, State};
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
-use crate::id::GroupSequence;
+use crate::id::{GroupSequence, OriginTag};
 use crate::record::Group;
 
 /// How long after a failed repair the next one is tried.
@@ -33,6 +33,13 @@ pub(super) struct InFlight {
     left: bool,
     /// It is durable and being applied: promises about the log still wait for it.
     applying: bool,
+}
+
+impl InFlight {
+    /// Whether a record of an origin is in it.
+    pub(super) fn holds(&self, origin: OriginTag) -> bool {
+        self.group.blocks().iter().any(|framed| framed.block.origin() == origin)
+    }
 }
 
 /// Why writes fail.
@@ -283,7 +290,11 @@ impl Committer {
                 let local =
                     flight.group.blocks().iter().filter(|framed| framed.block.origin() == self.0.origin);
                 self.0.metrics.committed.inc_by(local.map(|framed| framed.records()).sum());
-                self.0.state.lock().in_flight = None;
+                {
+                    let mut state = self.0.state.lock();
+                    state.in_flight = None;
+                    state.saw(&flight.group, self.0.origin);
+                }
                 flight.ticket.complete(Ok(()));
                 self.0.changed.notify_waiters();
             }
@@ -311,6 +322,8 @@ impl Committer {
         let successor = state.pending.successor();
         let pending = std::mem::replace(&mut state.pending, successor);
         state.company = 0;
+        // What was not applied nobody has seen: no later write depends on it.
+        state.observed = state.seen.clone();
         state.repair = Some(Repair::new(vec![flight.ticket, pending.ticket], Some(flight.group.sequence())));
     }
 

@@ -75,6 +75,8 @@ pub(super) struct State {
     pub(super) next_sequence: GroupSequence,
     offsets: Vec<Offset>,
     pub(super) observed: VersionVector,
+    /// The part of `observed` that is applied.
+    pub(super) seen: VersionVector,
     pub(super) pending: Pending,
     pub(super) in_flight: Option<InFlight>,
     pub(super) repair: Option<Repair>,
@@ -121,6 +123,7 @@ impl Writer {
             next_lsn: start.lsn,
             next_sequence: start.sequence,
             offsets,
+            seen: start.observed.clone(),
             observed: start.observed,
             pending: Pending::new(config.origin, config.partitions, 0),
             in_flight: None,
@@ -219,6 +222,19 @@ impl Writer {
     /// Bytes of records that wait for the committer.
     pub fn pending_bytes(&self) -> u64 {
         self.0.state.lock().pending.bytes() as u64
+    }
+
+    /// Up to which HLC every local write is applied, if that can be said now: while a local write is on its way, or the log
+    /// has failed, it cannot. What other origins wrote may be on its way.
+    pub async fn local_promise(&self) -> Option<Hlc> {
+        self.0.clock.ready().await.ok()?;
+        let state = self.0.state.lock();
+        let flying = state.in_flight.as_ref().is_some_and(|flight| flight.holds(self.0.origin));
+        if flying || state.latch.is_some() || state.pending.has_local() {
+            return None;
+        }
+        // Taken under the lock that gives out positions, as in `resolved`.
+        self.0.clock.tick().ok()
     }
 
     /// Why writes fail at present, if they do.
@@ -348,6 +364,14 @@ impl Shared {
 }
 
 impl State {
+    /// A group was applied: what it holds of other origins may be seen from here on.
+    pub(super) fn saw(&mut self, group: &Group, own: OriginTag) {
+        let foreign = group.blocks().iter().filter(|framed| framed.block.origin() != own);
+        for framed in foreign {
+            self.seen.raise(framed.block.origin(), framed.block.last_hlc());
+        }
+    }
+
     fn has_room(&self, bytes: usize, frames: usize, limits: &Limits) -> bool {
         let fits = self.pending.bytes() + bytes <= limits.pending_bytes
             && self.pending.records() + frames <= limits.pending_records.max(frames)

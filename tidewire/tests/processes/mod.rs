@@ -15,6 +15,7 @@ mod load;
 mod memory;
 mod mistakes;
 mod replication;
+mod ring;
 mod server;
 mod signals;
 

@@ -56,6 +56,25 @@ impl Server {
         servers
     }
 
+    /// Servers of which each takes from the one before it and sends on to the next, round and round, started.
+    pub(super) fn ring<const N: usize>(ids: [&'static str; N]) -> [Self; N] {
+        let mut servers = ids.map(Self::new);
+        let ports = servers.each_ref().map(|server| (server.id, server.replication));
+        for (at, server) in servers.iter_mut().enumerate() {
+            let (next, before) = (ports[(at + 1) % N], ports[(at + N - 1) % N]);
+            server.configure(&[], "");
+            let mut text = read(&server.config());
+            text += &format!(
+                "[[peers]]\nid = \"{}\"\nurl = \"http://127.0.0.1:{}\"\nforward = true\n\
+                 [[peers]]\nid = \"{}\"\nsend = false\n",
+                next.0, next.1, before.0
+            );
+            std::fs::write(server.config(), text).expect("written");
+            server.start();
+        }
+        servers
+    }
+
     /// Writes the configuration file.
     pub(super) fn configure(&self, peers: &[(&str, u16)], more: &str) {
         let mut text = format!(

@@ -21,8 +21,8 @@ pub const MAX_STREAMS: u32 = 8;
 pub const MAX_STRANGERS: usize = 64;
 /// How long a connection may stay without a link, and a stream without its `Hello`.
 pub const HELLO_DEADLINE: Duration = Duration::from_secs(5);
-/// Largest first frame of a stream: a `Hello` with 256 names of 63 bytes has 17 KiB.
-pub const HELLO_BYTES: usize = 32 * 1024;
+/// Largest first frame of a stream: a `Hello` that knows 256 names of 63 bytes and forwards as many has 37 KiB.
+pub const HELLO_BYTES: usize = 48 * 1024;
 /// What all strangers together can make this process hold: for each of them a frame being read, a first message being
 /// put together (its stated length, and one frame that exceeds it) and the headers of its streams. Until a connection
 /// has a link, only one of its streams is read, and what comes on others is dropped unread.
