@@ -101,7 +101,7 @@ impl Limits {
             read_bytes: 2 * 1024,
             segment_bytes_min: 4 * 1024,
             segment_bytes_max: 16 * 1024,
-            snapshot_log_bytes: 32 * 1024,
+            snapshot_log_bytes: 8 * 1024,
             snapshot_stop_bytes: 4 * 1024,
             snapshot_chunk_bytes: 256,
             snapshot_bytes_per_second: 256 * 1024,

@@ -42,6 +42,8 @@ pub struct World {
     pub trace: Vec<String>,
     /// How many faults of each kind: cut, kill, clock, disk, repeats and reorders.
     pub faults: [u32; 5],
+    /// Snapshots that were asked for and finished.
+    pub snapshots: u32,
     began: Instant,
 }
 
@@ -90,7 +92,7 @@ impl World {
             Site::new(name, &network, clock, random.fork(), Limits::tiny())
         };
         let sites = names.iter().map(site).collect();
-        Self { seed, random, network, sites, trace: Vec::new(), faults: [0; 5], began }
+        Self { seed, random, network, sites, trace: Vec::new(), faults: [0; 5], snapshots: 0, began }
     }
 
     /// Starts every site that is down.
@@ -122,6 +124,7 @@ impl World {
             if !plan.fault_every.is_zero() {
                 self.fault().await;
             }
+            self.snapshot_somewhere().await;
             self.observe();
         }
         let (acknowledged, writes) = workload.stop().await;
@@ -173,6 +176,18 @@ impl World {
                 self.sites[at].faults.heal();
                 self.start(at).await;
             }
+        }
+    }
+
+    /// Asks a random site for a snapshot; half of the callers go away before it is finished.
+    async fn snapshot_somewhere(&mut self) {
+        let at = usize::try_from(self.random.below(self.sites.len() as u64)).expect("few sites");
+        let patience =
+            Duration::from_millis(if self.random.chance(0.5) { 1_000 } else { self.random.below(20) });
+        let Some(tree) = self.sites[at].tree() else { return };
+        if let Ok(Ok(report)) = tokio::time::timeout(patience, tree.snapshot()).await {
+            self.snapshots += 1;
+            self.note(format!("snapshot {at} {} {}", report.snapshot.covered, report.snapshot.end));
         }
     }
 

@@ -8,6 +8,7 @@ mod gaps;
 mod no_loops;
 mod relay;
 mod simulation;
+mod snapshots;
 mod tidy;
 mod verbatim;
 mod went_back;

@@ -30,7 +30,7 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn clusters_converge_whatever_was_cut_killed_or_lost() {
-    let (mut writes, mut faults) = (0, [0; 5]);
+    let (mut writes, mut faults, mut snapshots) = (0, [0; 5], 0);
     for seed in seeds(200) {
         let sites = 2 + usize::try_from(seed % 2).expect("0 or 1");
         let plan = Plan {
@@ -43,14 +43,17 @@ fn clusters_converge_whatever_was_cut_killed_or_lost() {
         virtual_time(async {
             let mut world = World::new(seed, plan.sites);
             writes += world.run(&plan).await;
+            snapshots += world.snapshots;
             for (sum, count) in faults.iter_mut().zip(world.faults) {
                 *sum += count;
             }
         });
     }
-    println!("{writes} writes; cuts, kills, clock jumps, disk faults, repeats: {faults:?}");
+    println!(
+        "{writes} writes, {snapshots} snapshots; cuts, kills, clock jumps, disk faults, repeats: {faults:?}"
+    );
     assert!(
-        writes > 0 && faults.iter().all(|count| *count > 0),
-        "{writes} writes, {faults:?}: every kind must occur"
+        writes > 0 && snapshots > 0 && faults.iter().all(|count| *count > 0),
+        "{writes} writes, {snapshots} snapshots, {faults:?}: every kind must occur"
     );
 }

@@ -3,8 +3,10 @@
 
 mod latencies;
 mod probes;
+mod quartiles;
 mod site;
 
 pub(crate) use latencies::{Latencies, millis};
 pub(crate) use probes::{PREFIX as PROBE_PREFIX, Probes};
+pub(crate) use quartiles::Quartiles;
 pub(crate) use site::{LocalSite, connect_all, runtime};
