@@ -5,11 +5,25 @@
 
 use std::cmp::Ordering;
 
+/// New keys that one [`step`](KeyIndex::step) sorts: about a millisecond.
+const STEP_SORTED: usize = 1024;
+/// Keys that one step merges.
+const STEP_MERGED: usize = 8 * 1024;
+
 /// The slots of all keys, in runs ordered by key.
 #[derive(Debug, Default)]
 pub(super) struct KeyIndex {
     fresh: Vec<u32>,
     runs: Vec<Vec<u32>>,
+    /// What the last two runs have been merged into so far; they stay until it is whole.
+    merging: Option<Merging>,
+}
+
+#[derive(Debug)]
+struct Merging {
+    merged: Vec<u32>,
+    left: usize,
+    right: usize,
 }
 
 impl KeyIndex {
@@ -18,11 +32,42 @@ impl KeyIndex {
         self.fresh.push(slot);
     }
 
+    /// Does a small part of what [`settle`](Self::settle) would do at once, for whoever must not hold others up for
+    /// long. Says whether there may be more to do.
+    pub(super) fn step<'k>(&mut self, key: impl Fn(u32) -> &'k [u8]) -> bool {
+        if let Some(mut merging) = self.merging.take() {
+            let [.., left, right] = &self.runs[..] else { return false };
+            if merging.advance(left, right, &key) {
+                self.runs.truncate(self.runs.len() - 2);
+                self.runs.push(merging.merged);
+            } else {
+                self.merging = Some(merging);
+            }
+            return true;
+        }
+        if let [.., left, right] = &self.runs[..]
+            && left.len() <= right.len() * 2
+        {
+            let merged = Vec::with_capacity(left.len() + right.len());
+            self.merging = Some(Merging { merged, left: 0, right: 0 });
+            return true;
+        }
+        if self.fresh.is_empty() {
+            return false;
+        }
+        let part = self.fresh.len() - self.fresh.len().min(STEP_SORTED);
+        let mut run = self.fresh.split_off(part);
+        run.sort_unstable_by(|a, b| key(*a).cmp(key(*b)));
+        self.runs.push(run);
+        true
+    }
+
     /// Sorts in what is new.
     pub(super) fn settle<'k>(&mut self, key: impl Fn(u32) -> &'k [u8]) {
         if self.fresh.is_empty() {
             return;
         }
+        self.merging = None;
         let mut run = std::mem::take(&mut self.fresh);
         // Entries of a snapshot come in order.
         if !run.is_sorted_by(|a, b| key(*a) < key(*b)) {
@@ -66,6 +111,23 @@ impl KeyIndex {
     }
 }
 
+impl Merging {
+    /// Merges some more; says whether nothing is left.
+    fn advance<'k>(&mut self, left: &[u32], right: &[u32], key: &impl Fn(u32) -> &'k [u8]) -> bool {
+        for _ in 0..STEP_MERGED {
+            let next = match (left.get(self.left), right.get(self.right)) {
+                (None, None) => return true,
+                (Some(l), Some(r)) if key(*l) < key(*r) => (l, &mut self.left),
+                (Some(l), None) => (l, &mut self.left),
+                (_, Some(r)) => (r, &mut self.right),
+            };
+            self.merged.push(*next.0);
+            *next.1 += 1;
+        }
+        false
+    }
+}
+
 fn merge<'k>(left: &[u32], right: &[u32], key: impl Fn(u32) -> &'k [u8]) -> Vec<u32> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
     let (mut left, mut right) = (left, right);
@@ -81,4 +143,48 @@ fn merge<'k>(left: &[u32], right: &[u32], key: impl Fn(u32) -> &'k [u8]) -> Vec<
     merged.extend_from_slice(left);
     merged.extend_from_slice(right);
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn small_steps_between_other_things_give_the_same_order_as_everything_at_once() {
+        for seed in 0..40 {
+            let random = Random::from_seed(seed);
+            let keys: Vec<Vec<u8>> = (0..20_000).map(|_| random.next_u64().to_be_bytes().to_vec()).collect();
+            let key = |slot: u32| &keys[slot as usize][..];
+            let mut index = KeyIndex::default();
+            let mut added = 0;
+            while added < keys.len() as u32 || index.step(key) {
+                match random.below(6) {
+                    0 => {
+                        let more = random.below(5_000).min(keys.len() as u64 - u64::from(added));
+                        (added..added + more as u32).for_each(|slot| index.push(slot));
+                        added += more as u32;
+                    }
+                    1 if random.chance(0.02) => index.settle(key),
+                    _ => _ = index.step(key),
+                }
+            }
+            let mut wanted: Vec<u32> = (0..keys.len() as u32).collect();
+            wanted.sort_by_key(|slot| &keys[*slot as usize]);
+            let mut found = Vec::new();
+            index.walk(
+                key,
+                |_| false,
+                |slot| {
+                    found.push(slot);
+                    true
+                },
+            );
+            assert!(found == wanted, "seed {seed}");
+            assert!(
+                index.runs.windows(2).all(|pair| pair[0].len() > pair[1].len() * 2),
+                "seed {seed}: few runs"
+            );
+        }
+    }
 }

@@ -279,6 +279,12 @@ impl State {
         Some(&self.entries[*slot as usize])
     }
 
+    /// Does a small part of what the next walk would do first: putting new keys in order. Says whether there may be
+    /// more.
+    pub(super) fn settle_some(&self) -> bool {
+        self.index.lock().step(|slot| self.entries[slot as usize].key())
+    }
+
     /// Visits entries in key order, tombstones included, from the first key for which `before` is false, until `visit`
     /// says stop.
     pub(super) fn walk<'s>(

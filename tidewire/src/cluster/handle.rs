@@ -12,7 +12,7 @@ use tidewire_core::meta::{MetaStore, RedbMeta};
 use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
 use tidewire_core::tasks::Tasks;
-use tidewire_core::tree::{Consistency, MergeMode, Tree, TreeConfig, TreeMetrics};
+use tidewire_core::tree::{Consistency, MergeMode, SnapshotReport, Tree, TreeConfig, TreeMetrics};
 use tidewire_core::wal::{CommitRunner, WalMetrics};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -192,6 +192,19 @@ impl Cluster {
     /// A tree that is open.
     pub fn find_tree(&self, name: &str) -> Option<Tree> {
         self.0.trees.get(name).map(|tree| tree.value().clone())
+    }
+
+    /// Writes a snapshot of a tree that is open: the next start replays its log from there.
+    ///
+    /// # Errors
+    /// `NotFound` when no such tree is open, and as [`Tree::snapshot`].
+    pub async fn snapshot(&self, tree: &str) -> Result<SnapshotReport, Error> {
+        match self.find_tree(tree) {
+            Some(tree) => tree.snapshot().await,
+            None => {
+                Err(Error::new(ErrorKind::NotFound, format!("no tree {tree:?} is open on {}", self.id())))
+            }
+        }
     }
 
     /// The trees that are open, by name.

@@ -210,6 +210,8 @@ fn read_some(
     after: Option<&[u8]>,
     most: usize,
 ) -> (Option<Bytes>, u64) {
+    // New keys are put in order first, a few at a time: all at once would hold up the writes.
+    while applied.state.read().settle_some() {}
     let chunk = writer.chunk();
     let (mut taken, mut last) = (0, None);
     let state = applied.state.read();

@@ -4,4 +4,5 @@ mod access;
 mod harness;
 mod keys;
 mod pages;
+mod snapshots;
 mod stream;
