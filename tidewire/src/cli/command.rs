@@ -9,7 +9,8 @@ use super::client::Connection;
 use super::config::ConfigCommand;
 use super::data::{KeyArgs, PutArgs, ScanArgs, WatchArgs};
 use super::load::LoadArgs;
-use super::{Failure, config, data, load, status};
+use super::wal::WalCommand;
+use super::{Failure, config, data, load, status, wal};
 use crate::bench::BenchArgs;
 use crate::demo::DemoArgs;
 use crate::serve::ServeArgs;
@@ -51,6 +52,9 @@ enum Command {
     /// The clusters that the server exchanges writes with
     #[command(subcommand)]
     Peers(PeersCommand),
+    /// Look at the log of a stopped server, check it, cut it where it is damaged
+    #[command(subcommand)]
+    Wal(WalCommand),
     /// Measure this machine
     Bench(BenchArgs),
 }
@@ -82,6 +86,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         Command::Serve(args) => return crate::serve::run(&args),
         Command::Bench(args) => return crate::bench::run(&args),
         Command::Config(command) => config::run(&command, out)?,
+        Command::Wal(command) => return wal::run(&command, out),
         Command::Put(args) => data::put(args, out)?,
         Command::Get(args) => data::get(args, out)?,
         Command::Delete(args) => data::delete(args, out)?,

@@ -11,6 +11,7 @@ mod failure;
 mod load;
 mod status;
 mod table;
+mod wal;
 
 pub use command::main;
 pub(crate) use failure::Failure;

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "a test that fails shows its seed and figures")]
 
 mod api;
+mod at_rest;
 mod causality;
 mod copies;
 mod full_disk;

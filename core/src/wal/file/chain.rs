@@ -55,7 +55,7 @@ impl Recovery<'_> {
         Ok(Chain { segments, highest: numbers.last().copied(), spares, dead })
     }
 
-    fn header(&self, number: SegmentNumber) -> Result<Option<Headed>, StorageError> {
+    pub(super) fn header(&self, number: SegmentNumber) -> Result<Option<Headed>, StorageError> {
         let io = |error| self.io(number, error);
         let file = self.disk.open(&self.path(number), OpenMode::Write).map_err(io)?;
         let mut head = [0; HEADER_BYTES];
@@ -134,21 +134,26 @@ impl Recovery<'_> {
     }
 
     /// Where the first intact frame of a segment stands in its file, whatever its header.
-    fn first_frame(&self, number: SegmentNumber) -> Result<Option<usize>, StorageError> {
+    pub(super) fn first_frame(&self, number: SegmentNumber) -> Result<Option<usize>, StorageError> {
         let io = |error| self.io(number, error);
         let file = self.disk.open(&self.path(number), OpenMode::Read).map_err(io)?;
         let length = file.len().map_err(io)?;
         let bytes = read_all(file.as_ref(), length).map_err(io)?;
-        let seed = SegmentHeader {
+        let seed = self.seed_of(number);
+        let mut starts = memchr::memmem::find_iter(&bytes, b"TWF1");
+        Ok(starts.find(|at| Frame::parse(&bytes[*at..], seed).is_ok()))
+    }
+
+    /// What the frames of a segment are seeded with, whatever its header says.
+    pub(super) fn seed_of(&self, number: SegmentNumber) -> u64 {
+        let header = SegmentHeader {
             incarnation: self.manifest.incarnation,
             number,
             first_lsn: Lsn::ZERO,
             first_group: GroupSequence::ZERO,
             before: None,
             recycled: false,
-        }
-        .seed();
-        let mut starts = memchr::memmem::find_iter(&bytes, b"TWF1");
-        Ok(starts.find(|at| Frame::parse(&bytes[*at..], seed).is_ok()))
+        };
+        header.seed()
     }
 }

@@ -6,12 +6,15 @@
 
 mod append;
 mod chain;
+mod checkup;
 mod footer;
 mod index;
+mod log_files;
 mod manifest;
 mod parse;
 mod reading;
 mod recovery;
+mod repair;
 mod segment;
 mod spare;
 mod storage;
@@ -22,5 +25,7 @@ mod writing;
 #[cfg(test)]
 mod tests;
 
+pub use checkup::{Checkup, Damage, Lost, OriginRange, SegmentReport};
+pub use log_files::{CheckProgress, LogFiles};
 pub use manifest::Manifest;
 pub use storage::{FileStorage, OpenedLog};

@@ -2,6 +2,7 @@
 
 mod rig;
 
+mod at_rest;
 mod model;
 mod opening;
 mod trimming;
