@@ -37,6 +37,7 @@ pub mod cursors;
 pub mod disk;
 pub mod error;
 pub mod feed;
+pub mod gc;
 pub mod id;
 pub mod latest;
 pub mod limits;

@@ -2,4 +2,4 @@
 
 mod registry;
 
-pub use registry::Registry;
+pub use registry::{Consumer, Registry, ReportOutcome, Window};

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
-use crate::id::TreeName;
+use crate::id::{Incarnation, Lsn, TreeName};
 use crate::meta::{MetaChange, MetaStore};
 
 /// One consumer: what it reported, and what of that is stored.
@@ -19,13 +19,57 @@ use crate::meta::{MetaChange, MetaStore};
 struct Position {
     reported: Option<Cursor>,
     stored: Option<Cursor>,
+    /// Its last report was below what is retained.
+    fell_off: bool,
+    /// That a report was not taken has been said.
+    warned: bool,
 }
+
+/// Where positions of a log can be at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Of this incarnation of the log.
+    pub incarnation: Incarnation,
+    /// The lowest position that is retained.
+    pub floor: Lsn,
+    /// The end of what is applied.
+    pub head: Lsn,
+}
+
+/// What became of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportOutcome {
+    /// It is taken over, and stored with the next flush.
+    Taken,
+    /// It says nothing new.
+    Unmoved,
+    /// The log no longer holds that position: the consumer has fallen off, and holds nothing any more.
+    FellOff,
+    /// No position of this log: of another incarnation, or above its end.
+    Refused,
+    /// Nobody of this name is registered.
+    Unknown,
+}
+
+/// A registered consumer, as far as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer {
+    /// Its name.
+    pub name: String,
+    /// Its stored position; None: it has reported nothing, and needs everything.
+    pub stored: Option<Cursor>,
+    /// It said that it needs what is no longer there.
+    pub fell_off: bool,
+}
+
+type Log = Box<dyn Fn() -> Window + Send + Sync>;
 
 /// The consumers of one tree.
 pub struct Registry {
     meta: Arc<dyn MetaStore>,
     prefix: String,
     consumers: Mutex<BTreeMap<String, Position>>,
+    log: Option<Log>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -42,15 +86,18 @@ impl Registry {
     /// trimmed.
     pub async fn open(meta: Arc<dyn MetaStore>, tree: &TreeName) -> Result<Self, Error> {
         let prefix = format!("cursor/{tree}/");
-        let mut consumers = BTreeMap::new();
-        for (key, value) in meta.list(&prefix).await? {
-            let name = key[prefix.len()..].to_owned();
-            let stored = decode(&value).ok_or_else(|| {
-                Error::new(ErrorKind::Corrupt, format!("the stored position {key} cannot be read"))
-            })?;
-            consumers.insert(name, Position { reported: stored, stored });
-        }
-        Ok(Self { meta, prefix, consumers: Mutex::new(consumers) })
+        let stored = read(meta.as_ref(), &prefix).await?;
+        let consumers = stored
+            .into_iter()
+            .map(|(name, stored)| (name, Position { reported: stored, stored, ..Position::default() }))
+            .collect();
+        Ok(Self { meta, prefix, consumers: Mutex::new(consumers), log: None })
+    }
+
+    /// The same, with a log that reports are checked against before they count.
+    #[must_use]
+    pub fn over(self, log: impl Fn() -> Window + Send + Sync + 'static) -> Self {
+        Self { log: Some(Box::new(log)), ..self }
     }
 
     /// Registers a consumer, durably, and returns its stored position. Repeating it is harmless.
@@ -65,17 +112,33 @@ impl Registry {
         Ok(self.consumers.lock().entry(consumer.to_owned()).or_default().stored)
     }
 
-    /// Takes over how far a consumer is; stored with the next flush. One that is not registered, or a position behind the
-    /// one known in the same incarnation, changes nothing.
-    pub fn report(&self, consumer: &str, cursor: Cursor) {
-        if let Some(position) = self.consumers.lock().get_mut(consumer) {
+    /// Takes over how far a consumer is; stored with the next flush. A position behind the one known in the same
+    /// incarnation changes nothing, and one that the log does not hold is not taken.
+    pub fn report(&self, consumer: &str, cursor: Cursor) -> ReportOutcome {
+        let window = self.log.as_ref().map(|log| log());
+        let mut consumers = self.consumers.lock();
+        let Some(position) = consumers.get_mut(consumer) else { return ReportOutcome::Unknown };
+        let foreign = |window: Window| window.incarnation != cursor.incarnation || cursor.lsn > window.head;
+        let outcome = if window.is_some_and(foreign) {
+            ReportOutcome::Refused
+        } else if window.is_some_and(|window| cursor.lsn < window.floor) {
+            position.fell_off = true;
+            ReportOutcome::FellOff
+        } else {
             let back = position
                 .reported
-                .is_some_and(|known| known.incarnation == cursor.incarnation && known.lsn >= cursor.lsn);
-            if !back {
-                position.reported = Some(cursor);
+                .is_some_and(|known| known.incarnation == cursor.incarnation && known.lsn > cursor.lsn);
+            if back {
+                return ReportOutcome::Unmoved;
             }
+            let moved = position.reported != Some(cursor);
+            *position = Position { reported: Some(cursor), stored: position.stored, ..Position::default() };
+            return if moved { ReportOutcome::Taken } else { ReportOutcome::Unmoved };
+        };
+        if !std::mem::replace(&mut position.warned, true) {
+            tracing::warn!(consumer, %cursor, ?window, ?outcome, "a position that this log does not hold was reported; it does not count");
         }
+        outcome
     }
 
     /// Stores what was reported since the last flush, in one transaction.
@@ -119,9 +182,52 @@ impl Registry {
         self.consumers.lock().iter().map(|(name, position)| (name.clone(), position.stored)).collect()
     }
 
+    /// Every consumer, as known in memory.
+    pub fn consumers(&self) -> Vec<Consumer> {
+        let consumers = self.consumers.lock();
+        let known = consumers.iter().map(|(name, position)| Consumer {
+            name: name.clone(),
+            stored: position.stored,
+            fell_off: position.fell_off,
+        });
+        known.collect()
+    }
+
+    /// Every consumer with the position that the store holds at this moment.
+    ///
+    /// # Errors
+    /// When the store cannot be read, or holds something that is no position, or not the consumers that are known here:
+    /// then nothing is known, and nothing may be trimmed.
+    pub async fn read_stored(&self) -> Result<Vec<Consumer>, Error> {
+        let stored = read(self.meta.as_ref(), &self.prefix).await?;
+        let consumers = self.consumers.lock();
+        if let Some(lost) = consumers.keys().find(|name| !stored.contains_key(*name)) {
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("consumer {lost:?} is registered, and the metadata has lost it: restart the server"),
+            ));
+        }
+        let fell_off = |name: &str| consumers.get(name).is_some_and(|position| position.fell_off);
+        Ok(stored
+            .into_iter()
+            .map(|(name, stored)| Consumer { fell_off: fell_off(&name), name, stored })
+            .collect())
+    }
+
     fn key(&self, consumer: &str) -> String {
         format!("{}{consumer}", self.prefix)
     }
+}
+
+async fn read(meta: &dyn MetaStore, prefix: &str) -> Result<BTreeMap<String, Option<Cursor>>, Error> {
+    let mut stored = BTreeMap::new();
+    for (key, value) in meta.list(prefix).await? {
+        let cursor = decode(&value).ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, format!("the stored position {key} cannot be read"))
+        })?;
+        stored.insert(key[prefix.len()..].to_owned(), cursor);
+    }
+    Ok(stored)
 }
 
 fn decode(value: &[u8]) -> Option<Option<Cursor>> {
@@ -134,7 +240,6 @@ fn decode(value: &[u8]) -> Option<Option<Cursor>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Incarnation, Lsn};
     use crate::meta::{FaultyMeta, MemMeta};
 
     fn cursor(incarnation: u64, lsn: u64) -> Cursor {
@@ -182,5 +287,47 @@ mod tests {
         }
         registry.remove("peer b").await.expect("removed");
         assert_eq!(open(&meta).await.stored(), []);
+    }
+
+    fn window(floor: u64, head: u64) -> Window {
+        Window { incarnation: Incarnation::new(1), floor: Lsn::new(floor), head: Lsn::new(head) }
+    }
+
+    #[tokio::test]
+    async fn f05_a_report_outside_the_log_is_no_pin() {
+        let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
+        let registry = open(&meta).await.over(|| window(10, 20));
+        registry.register("peer b").await.expect("registered");
+        for (reported, outcome) in [
+            (cursor(1, 21), ReportOutcome::Refused),
+            (cursor(2, 15), ReportOutcome::Refused),
+            (cursor(1, 9), ReportOutcome::FellOff),
+        ] {
+            assert_eq!(registry.report("peer b", reported), outcome);
+            registry.flush().await.expect("nothing to store");
+            assert_eq!(registry.stored(), [("peer b".to_owned(), None)]);
+        }
+        assert!(registry.consumers()[0].fell_off);
+        assert_eq!(registry.report("peer b", cursor(1, 10)), ReportOutcome::Taken);
+        assert!(!registry.consumers()[0].fell_off, "it was seeded anew");
+        assert_eq!(registry.report("peer b", cursor(1, 20)), ReportOutcome::Taken);
+        assert_eq!(registry.report("peer b", cursor(1, 12)), ReportOutcome::Unmoved);
+        assert_eq!(registry.report("peer b", cursor(1, 3)), ReportOutcome::FellOff, "restored from a backup");
+        assert!(registry.consumers()[0].fell_off);
+        assert_eq!(registry.report("stranger", cursor(1, 12)), ReportOutcome::Unknown);
+    }
+
+    #[tokio::test]
+    async fn f33_a_registry_that_cannot_be_read_is_an_error_and_not_an_empty_one() {
+        let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
+        let registry = open(&meta).await;
+        registry.register("peer b").await.expect("registered");
+        assert_eq!(registry.read_stored().await.expect("readable").len(), 1);
+        let key = "cursor/t/peer b".to_owned();
+        meta.commit(vec![MetaChange::Delete { key: key.clone() }]).await.expect("deleted");
+        registry.read_stored().await.expect_err("a consumer is missing");
+        meta.commit(vec![MetaChange::put(key, Bytes::from_static(b"nonsense"))]).await.expect("put");
+        registry.read_stored().await.expect_err("a position cannot be read");
+        assert!(Registry::open(meta, &TreeName::new("t").expect("name")).await.is_err());
     }
 }

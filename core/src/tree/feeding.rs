@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::core::Tree;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, StorageErrorKind};
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
 use crate::id::Lsn;
 use crate::latest::Follower;
@@ -42,7 +42,13 @@ impl FeedReader for TreeReader {
             self.check()?;
             if self.cursor.lsn < end {
                 let read = self.tree.0.applied.log.read(self.cursor.lsn, self.tree.0.limits.read_bytes).await;
-                let mut groups = read.map_err(Error::from)?;
+                let mut groups = match read {
+                    Ok(groups) => groups,
+                    Err(error) if error.kind() == StorageErrorKind::Trimmed => {
+                        return Err(FeedError::FellOff { lowest: self.tree.0.storage.bounds().first });
+                    }
+                    Err(error) => return Err(Error::from(error).into()),
+                };
                 // The log may be durable beyond what is applied.
                 groups.truncate(groups.partition_point(|group| group.next_lsn() <= end));
                 if let Some(last) = groups.last() {

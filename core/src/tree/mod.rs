@@ -21,6 +21,7 @@ mod operation;
 mod ranges;
 mod recovery;
 mod replica;
+mod retention;
 mod snapshot;
 mod state;
 mod superseded;

@@ -65,6 +65,7 @@ pub struct TreeMetrics {
     conflicts: Family<Labels, Counter>,
     retained: Family<Labels, Gauge>,
     physical: Family<Labels, Gauge>,
+    trimmed: Family<Labels, Counter>,
 }
 
 /// The gauges of one tree, brought up to date when its size is asked for.
@@ -72,6 +73,7 @@ pub struct TreeMetrics {
 pub(super) struct TreeGauges {
     pub(super) retained: Gauge,
     pub(super) physical: Gauge,
+    pub(super) trimmed: Counter,
 }
 
 impl TreeMetrics {
@@ -84,6 +86,7 @@ impl TreeMetrics {
             ),
             retained: metrics.gauges("tidewire_wal_retained_bytes", "Bytes of the groups that a log retains"),
             physical: metrics.gauges("tidewire_wal_physical_bytes", "Bytes that the files of a log occupy"),
+            trimmed: metrics.counters("tidewire_wal_trimmed_records", "Records that a log has let go of"),
         }
     }
 }
@@ -203,6 +206,7 @@ impl Tree {
         let gauges = TreeGauges {
             retained: config.tree_metrics.retained.get_or_create(&labels).clone(),
             physical: config.tree_metrics.physical.get_or_create(&labels).clone(),
+            trimmed: config.tree_metrics.trimmed.get_or_create(&labels).clone(),
         };
         let tree = Self(Arc::new(Inner {
             identity,

@@ -22,6 +22,10 @@ pub struct Bounds {
     pub retained_bytes: u64,
     /// Bytes that the log's files occupy, those kept for new segments included.
     pub physical_bytes: u64,
+    /// How many records were trimmed since the log was opened.
+    pub trimmed_records: u64,
+    /// How many bytes of groups were trimmed since the log was opened.
+    pub trimmed_bytes: u64,
 }
 
 /// The answer to one [`append`](WalStorage::append) or [`reconcile`](WalStorage::reconcile): given once, from any

@@ -43,6 +43,8 @@ pub(super) struct Segments {
     pub(super) epoch: u64,
     pub(super) spares: Vec<Spare>,
     pub(super) trim: Option<TrimPoint>,
+    /// Records and bytes of groups that were trimmed since.
+    pub(super) trimmed: (u64, u64),
     /// Files that could not be removed yet, with their bytes.
     pub(super) dead: Vec<(PathBuf, u64)>,
 }
@@ -132,6 +134,7 @@ impl FileStorage {
                 epoch: 0,
                 spares: found.spares,
                 trim,
+                trimmed: (0, 0),
                 dead: found.dead.into_iter().map(|path| (path, 0)).collect(),
             }),
             trimming: Mutex::new(()),
@@ -233,7 +236,8 @@ impl WalStorage for FileStorage {
         let segments = self.segments.read();
         let beside = segments.spares.iter().map(|spare| spare.bytes);
         let beside = beside.chain(segments.dead.iter().map(|(_, bytes)| *bytes)).sum();
-        bounds_of(&segments.list, beside)
+        let (trimmed_records, trimmed_bytes) = segments.trimmed;
+        Bounds { trimmed_records, trimmed_bytes, ..bounds_of(&segments.list, beside) }
     }
 
     fn bytes_after(&self, lsn: Lsn) -> u64 {

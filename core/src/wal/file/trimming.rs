@@ -19,6 +19,8 @@ pub(super) fn bounds_of(list: &[SegmentIndex], beside: u64) -> Bounds {
         records,
         retained_bytes: list.iter().map(SegmentIndex::bytes).sum(),
         physical_bytes: physical + beside,
+        trimmed_records: 0,
+        trimmed_bytes: 0,
     }
 }
 
@@ -29,7 +31,7 @@ fn below(list: &[SegmentIndex], before: Lsn) -> usize {
 }
 
 impl FileStorage {
-    /// What the log would hold after a trim.
+    /// What the log would hold after a trim; of its files those that are kept as spares are not counted.
     pub fn bounds_after_trim(&self, before: Lsn) -> Bounds {
         let segments = self.segments.read();
         bounds_of(&segments.list[below(&segments.list, before)..], 0)
@@ -55,7 +57,10 @@ impl FileStorage {
             let mut segments = self.segments.write();
             let count = segments.list.partition_point(|segment| segment.header.number < point.segment);
             segments.trim = Some(point);
-            segments.list.drain(..count).collect()
+            let gone: Vec<SegmentIndex> = segments.list.drain(..count).collect();
+            segments.trimmed.0 += gone.iter().map(|segment| segment.contents.records).sum::<u64>();
+            segments.trimmed.1 += gone.iter().map(SegmentIndex::bytes).sum::<u64>();
+            gone
         };
         for segment in gone {
             self.let_go(segment);
