@@ -7,6 +7,7 @@ mod closed_order;
 mod gaps;
 mod no_loops;
 mod relay;
+mod retention;
 mod simulation;
 mod snapshots;
 mod tidy;

@@ -35,6 +35,8 @@ mod bench;
 #[cfg(all(feature = "server", feature = "grpc"))]
 pub mod cli;
 pub mod cluster;
+#[cfg(feature = "server")]
+mod collected;
 pub mod config;
 #[cfg(all(feature = "server", feature = "grpc"))]
 mod demo;

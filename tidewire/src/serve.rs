@@ -79,6 +79,9 @@ async fn serve(config: ClusterConfig) -> Result<ExitCode, Error> {
     for peer in &config.peers {
         tracing::info!(peer = peer.id, url = peer.url.as_deref().unwrap_or("-"), send = peer.send, "peer");
     }
+    if let Err(error) = cluster.release_unlisted_peers().await {
+        tracing::warn!(%error, "what logs hold for peers that are not listed any more is not released; the next start tries again");
+    }
     signals.stop().await;
     tracing::info!("stopping: no new writes, finishing what is pending; a second signal ends at once");
     tokio::select! {

@@ -190,7 +190,7 @@ pub(crate) fn tree_path(tree: &str, resource: &str) -> String {
     format!("/v1/trees/{}/{resource}", encode(tree.as_bytes()))
 }
 
-fn encode(bytes: &[u8]) -> String {
+pub(super) fn encode(bytes: &[u8]) -> String {
     percent_encode(bytes, KEPT).to_string()
 }
 

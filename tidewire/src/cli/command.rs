@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::client::Connection;
+use super::collect::GcArgs;
 use super::config::ConfigCommand;
 use super::data::{KeyArgs, PutArgs, ScanArgs, WatchArgs};
 use super::load::LoadArgs;
 use super::wal::WalCommand;
-use super::{Failure, config, data, load, status, wal};
+use super::{Failure, collect, config, data, load, status, wal};
 use crate::bench::BenchArgs;
 use crate::demo::DemoArgs;
 use crate::serve::ServeArgs;
@@ -55,6 +56,8 @@ enum Command {
     /// Look at the log of a stopped server, check it, cut it where it is damaged
     #[command(subcommand)]
     Wal(WalCommand),
+    /// Let a tree's log forget what nobody needs any more, and report who holds the rest
+    Gc(GcArgs),
     /// Measure this machine
     Bench(BenchArgs),
 }
@@ -94,6 +97,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         Command::Load(args) => load::load(&args, out)?,
         Command::Watch(args) => data::watch(&args, out)?,
         Command::Status(connection) => status::status(&connection, out)?,
+        Command::Gc(args) => collect::gc(&args, out)?,
         Command::Peers(PeersCommand::List(connection)) => status::peers(&connection, out)?,
     }
     out.flush()?;

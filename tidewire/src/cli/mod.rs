@@ -4,6 +4,7 @@
 //! their own. Nothing but this room and those modules prints.
 
 mod client;
+mod collect;
 mod command;
 mod config;
 mod data;

@@ -1,5 +1,8 @@
 //! The cluster as its HTTP API sees it.
 
+use futures::future::BoxFuture;
+use tidewire_core::error::Error;
+use tidewire_core::gc::GcReport;
 use tidewire_core::id::ClusterId;
 use tidewire_core::metrics::Metrics;
 use tidewire_core::tree::Tree;
@@ -24,6 +27,10 @@ impl Site for Cluster {
 
     fn status(&self) -> Status {
         Self::status(self)
+    }
+
+    fn gc<'a>(&'a self, tree: &'a str, dry_run: bool) -> BoxFuture<'a, Result<GcReport, Error>> {
+        Box::pin(Self::gc(self, tree, dry_run))
     }
 
     fn metrics(&self) -> &Metrics {

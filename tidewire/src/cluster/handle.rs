@@ -265,12 +265,22 @@ impl Cluster {
         self.0.links.connect(&self.0.tasks, &self.0.random).await
     }
 
-    /// Ends the exchange with a peer and forgets it.
+    /// Ends the exchange with a peer and forgets it. Answers how many bytes of the logs only this peer held: the next
+    /// [`gc`](Self::gc) lets go of them, as far as they are in snapshots.
     ///
     /// # Errors
     /// `NotFound` when there is no such peer.
-    pub async fn remove_peer(&self, id: &str) -> Result<(), Error> {
+    pub async fn remove_peer(&self, id: &str) -> Result<u64, Error> {
         self.0.links.remove(&ClusterId::new(id)?).await
+    }
+
+    /// Releases what the logs hold for clusters that are not peers, or not sent to, at this moment: once all peers are
+    /// added after a start. Answers how many bytes only they held.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub async fn release_unlisted_peers(&self) -> Result<u64, Error> {
+        self.0.links.release_unlisted().await
     }
 
     /// Stops in order: no new writes, everything pending made durable, peers told what they have not acknowledged as far

@@ -80,7 +80,7 @@ impl Cluster {
                 next: size.log.next.to_string(),
                 retained_bytes: size.log.retained_bytes,
                 physical_bytes: size.log.physical_bytes,
-                pinned_by: self.0.links.slowest(tree),
+                pinned_by: self.pinned_by(tree),
             },
             snapshot: tree.last_snapshot().map(|last| SnapshotStatus {
                 covered: last.covered.to_string(),

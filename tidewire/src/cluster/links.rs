@@ -1,6 +1,6 @@
 //! [`Links`]: the exchange with other clusters, both ways.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,11 +17,12 @@ use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::{DialTarget, Transport};
-use tidewire_core::tree::{LogView, Tree};
+use tidewire_core::tree::Tree;
 use tidewire_shipper::{ShipperConfig, ShipperHandle, ShipperMetrics, ShipperState, ShipperStatus};
 
+use super::collecting::{release, window};
 use crate::config::Peer;
-use crate::status::{Direction, Lag, PeerState, PeerStatus, PinnedBy};
+use crate::status::{Direction, Lag, PeerState, PeerStatus};
 
 /// How often positions of consumers are stored.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -34,6 +35,15 @@ struct Enrolled {
     tree: Tree,
     applier: Applier,
     cursors: Arc<Registry>,
+    /// One pass of the collector at a time.
+    collecting: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// The consumers of a tree's log, for whoever collects it.
+pub(super) struct Consumers {
+    pub(super) tree: Tree,
+    pub(super) registry: Arc<Registry>,
+    pub(super) collecting: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A shipper that is to be started.
@@ -108,7 +118,8 @@ impl Links {
         limits: &Limits,
     ) -> Result<(), Error> {
         let name = tree.identity().tree.clone();
-        let cursors = Arc::new(Registry::open(meta, &name).await?);
+        let log = tree.clone();
+        let cursors = Arc::new(Registry::open(meta, &name).await?.over(move || window(&log)));
         let mut state = self.state.lock();
         if state.trees.contains_key(&name) {
             return Ok(());
@@ -124,7 +135,8 @@ impl Links {
         if let Some(server) = &*self.server.lock() {
             server.enroll_tree(applier.clone());
         }
-        state.trees.insert(name, Enrolled { tree: tree.clone(), applier, cursors });
+        let collecting = Arc::default();
+        state.trees.insert(name, Enrolled { tree: tree.clone(), applier, cursors, collecting });
         Ok(())
     }
 
@@ -172,7 +184,9 @@ impl Links {
                 metrics: self.shipper_metrics.clone(),
             };
             let (log, cursors) = (Arc::new(missing.enrolled.tree), missing.enrolled.cursors);
-            let durable = Arc::new(move |cursor| cursors.report(&consumer, cursor));
+            let durable = Arc::new(move |cursor| {
+                cursors.report(&consumer, cursor);
+            });
             let shipper = tidewire_shipper::spawn(tasks, config, log, random.fork(), checkpoint, durable);
             state.shippers.insert(place, shipper);
         }
@@ -203,8 +217,8 @@ impl Links {
         Ok(missing)
     }
 
-    /// Ends the exchange with a peer.
-    pub(super) async fn remove(&self, id: &ClusterId) -> Result<(), Error> {
+    /// Ends the exchange with a peer. Answers how many bytes of logs only this peer held.
+    pub(super) async fn remove(&self, id: &ClusterId) -> Result<u64, Error> {
         let ended: Vec<ShipperHandle> = {
             let mut state = self.state.lock();
             if state.peers.remove(id).is_none() {
@@ -221,10 +235,46 @@ impl Links {
             server.remove(id).await;
         }
         let trees: Vec<Enrolled> = self.state.lock().trees.values().cloned().collect();
+        let mut freed = 0;
         for enrolled in trees {
-            enrolled.cursors.remove(&consumer(id)).await?;
+            freed += release(&enrolled.tree, &enrolled.cursors, &consumer(id)).await?;
         }
-        Ok(())
+        tracing::info!(peer = %id, bytes = freed, "peer removed; these bytes of the log are no longer held for it");
+        Ok(freed)
+    }
+
+    /// Releases what is held for clusters that are sent to no more. Answers how many bytes of logs only they held.
+    pub(super) async fn release_unlisted(&self) -> Result<u64, Error> {
+        let (trees, listed) = {
+            let state = self.state.lock();
+            let sent_to = state.peers.iter().filter(|(_, peer)| peer.send).map(|(id, _)| consumer(id));
+            let trees: Vec<Enrolled> = state.trees.values().cloned().collect();
+            (trees, sent_to.collect::<BTreeSet<String>>())
+        };
+        let mut freed = 0;
+        for enrolled in trees {
+            for known in enrolled.cursors.consumers() {
+                if !known.name.starts_with(PEER) || listed.contains(&known.name) {
+                    continue;
+                }
+                let bytes = release(&enrolled.tree, &enrolled.cursors, &known.name).await?;
+                let tree = &enrolled.tree.identity().tree;
+                tracing::info!(consumer = known.name, %tree, bytes, "peer is not listed any more; these bytes of the log are no longer held for it");
+                freed += bytes;
+            }
+        }
+        Ok(freed)
+    }
+
+    /// The consumers of a tree, if it takes part.
+    pub(super) fn consumers_of(&self, tree: &str) -> Option<Consumers> {
+        let state = self.state.lock();
+        let enrolled = state.trees.get(&TreeName::new(tree).ok()?)?;
+        Some(Consumers {
+            tree: enrolled.tree.clone(),
+            registry: enrolled.cursors.clone(),
+            collecting: enrolled.collecting.clone(),
+        })
     }
 
     /// From now on the cluster is not ready.
@@ -286,26 +336,14 @@ impl Links {
             buffers.show(name.as_str(), "apply", bytes, budget);
         }
     }
-
-    /// The peer that is furthest behind in a tree's log.
-    pub(super) fn slowest(&self, tree: &Tree) -> Option<PinnedBy> {
-        let state = self.state.lock();
-        let behind = state.shippers.iter().filter(|((_, name), _)| *name == tree.identity().tree);
-        let slowest = behind
-            .map(|((peer, _), shipper)| (shipper.status().lag, peer))
-            .max_by_key(|(lag, _)| lag.bytes)?;
-        let (lag, peer) = slowest;
-        (lag.bytes > 0).then(|| PinnedBy {
-            consumer: format!("peer {peer}"),
-            bytes: lag.bytes,
-            since: tree.end().lsn.get().saturating_sub(lag.entries).to_string(),
-        })
-    }
 }
+
+/// How names of peers begin among the consumers of a log.
+const PEER: &str = "peer ";
 
 /// The name of a peer among the consumers of a log.
 fn consumer(peer: &ClusterId) -> String {
-    format!("peer {peer}")
+    format!("{PEER}{peer}")
 }
 
 /// Stores positions once a second, until the tasks stop.

@@ -6,6 +6,7 @@
 #[cfg(feature = "server")]
 mod api;
 mod builder;
+mod collecting;
 mod directory;
 mod handle;
 mod health;

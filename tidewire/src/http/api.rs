@@ -115,11 +115,12 @@ impl Api {
             (Resource::Batch(tree), _) => self.batch(&self.tree(&tree)?, body).await?,
             (Resource::Changes(tree), _) => self.changes(&self.tree(&tree)?, query)?,
             (Resource::Digest(tree), _) => self.digest(self.tree(&tree)?).await?,
+            (Resource::Gc(tree), _) => self.gc(&tree, query).await?,
             (Resource::Snapshot(tree), _) => snapshot(&self.tree(&tree)?).await?,
         })
     }
 
-    fn tree(&self, name: &str) -> Result<Tree, Error> {
+    pub(super) fn tree(&self, name: &str) -> Result<Tree, Error> {
         self.site.find_tree(name).ok_or_else(|| {
             let names: Vec<String> =
                 self.site.trees().iter().map(|tree| tree.identity().tree.to_string()).collect();

@@ -8,6 +8,7 @@ mod api;
 mod batch;
 mod body;
 mod changes;
+mod collect;
 mod config;
 mod data;
 mod digest;

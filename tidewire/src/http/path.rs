@@ -26,6 +26,8 @@ pub(super) enum Resource {
     Digest(String),
     /// Writing a snapshot of a tree.
     Snapshot(String),
+    /// A pass of the collector over a tree's log.
+    Gc(String),
 }
 
 impl Resource {
@@ -45,10 +47,10 @@ impl Resource {
         let nothing = || Error::new(ErrorKind::NotFound, "nothing has this path; GET / names what there is");
         // What is no text is no name of a tree.
         let named = |tree: &str| String::from_utf8(percent_decode(tree)?).map_err(|_| nothing());
-        if let Some((tree, "snapshot")) =
-            path.strip_prefix("/v1/admin/trees/").and_then(|rest| rest.split_once('/'))
-        {
-            return Ok(Self::Snapshot(named(tree)?));
+        match path.strip_prefix("/v1/admin/trees/").and_then(|rest| rest.split_once('/')) {
+            Some((tree, "snapshot")) => return Ok(Self::Snapshot(named(tree)?)),
+            Some((tree, "gc")) => return Ok(Self::Gc(named(tree)?)),
+            _ => {}
         }
         let (tree, rest) =
             path.strip_prefix("/v1/trees/").and_then(|rest| rest.split_once('/')).ok_or_else(nothing)?;
@@ -71,7 +73,7 @@ impl Resource {
         match self {
             Self::Key(..) => "GET, HEAD, PUT, DELETE",
             Self::Keys(_) => "GET, HEAD, DELETE",
-            Self::Batch(_) | Self::Snapshot(_) => "POST",
+            Self::Batch(_) | Self::Snapshot(_) | Self::Gc(_) => "POST",
             _ => "GET, HEAD",
         }
     }

@@ -1,5 +1,8 @@
 //! [`Site`]: what the API needs of a cluster.
 
+use futures::future::BoxFuture;
+use tidewire_core::error::Error;
+use tidewire_core::gc::GcReport;
 use tidewire_core::id::ClusterId;
 use tidewire_core::metrics::Metrics;
 use tidewire_core::tree::Tree;
@@ -7,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::status::Status;
 
-/// A cluster as the API sees it. Every call is answered from memory and may happen once per request.
+/// A cluster as the API sees it. Every call but [`gc`](Site::gc) is answered from memory and may happen once per request.
 pub trait Site: Send + Sync + 'static {
     /// The cluster's name.
     fn id(&self) -> &ClusterId;
@@ -20,6 +23,12 @@ pub trait Site: Send + Sync + 'static {
 
     /// Everything at one moment. Where it does not know the address of the API, the API puts in its own.
     fn status(&self) -> Status;
+
+    /// One pass of the collector over a tree's log.
+    ///
+    /// # Errors
+    /// When there is no such tree, or nothing could be decided or trimmed.
+    fn gc<'a>(&'a self, tree: &'a str, dry_run: bool) -> BoxFuture<'a, Result<GcReport, Error>>;
 
     /// The registry that `/metrics` shows.
     fn metrics(&self) -> &Metrics;

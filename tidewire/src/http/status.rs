@@ -17,6 +17,7 @@ POST            /v1/trees/{tree}/batch        {\"ops\":[{\"op\":\"set\",\"key\":
 GET             /v1/trees/{tree}/changes      ?from=now|beginning or ?cursor=, &resolved=true; stays open (curl -N)
 GET             /v1/trees/{tree}/digest       equal on clusters that hold the same
 POST            /v1/admin/trees/{tree}/snapshot   write one now: the next start replays less
+POST            /v1/admin/trees/{tree}/gc?dry_run=   let the log forget what nobody needs, and report
 GET             /v1/status                    trees, peers, health
 GET             /healthz /readyz /metrics
 ";

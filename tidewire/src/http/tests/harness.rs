@@ -6,9 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tidewire_core::clock::{HybridClock, SystemClock};
+use tidewire_core::cursors::Registry;
 use tidewire_core::disk::MemDisk;
+use tidewire_core::error::Error;
+use tidewire_core::gc::{self, GcReport};
 use tidewire_core::id::{ClusterId, TreeName};
 use tidewire_core::limits::Limits;
 use tidewire_core::meta::{MemMeta, StoredCeiling};
@@ -28,6 +32,7 @@ pub(super) struct TestSite {
     id: ClusterId,
     tree: Tree,
     metrics: Metrics,
+    consumers: Registry,
     pub(super) reasons: Mutex<Vec<String>>,
     stop: CancellationToken,
 }
@@ -57,6 +62,10 @@ impl Site for TestSite {
             peers: Vec::new(),
             sinks: Vec::new(),
         }
+    }
+
+    fn gc<'a>(&'a self, _tree: &'a str, dry_run: bool) -> BoxFuture<'a, Result<GcReport, Error>> {
+        Box::pin(async move { gc::collect(&self.tree, &self.consumers, dry_run).await })
     }
 
     fn metrics(&self) -> &Metrics {
@@ -114,7 +123,8 @@ impl Parts {
         .await
         .expect("a tree");
         let stop = tasks.stop_token();
-        let site = TestSite { id, tree: tree.clone(), metrics, reasons: Mutex::default(), stop };
+        let consumers = Registry::open(Arc::new(MemMeta::new()), &tree.identity().tree).await.expect("empty");
+        let site = TestSite { id, tree: tree.clone(), metrics, consumers, reasons: Mutex::default(), stop };
         let config = HttpConfig::new("127.0.0.1:0".parse().expect("an address"), &limits);
         Self { tree, disk, tasks, site: Arc::new(site), config }
     }

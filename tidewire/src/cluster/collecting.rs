@@ -1,0 +1,59 @@
+//! Collecting the logs of a cluster, and who holds them.
+
+use tidewire_core::cursors::{Consumer, Registry, Window};
+use tidewire_core::error::{Error, ErrorKind};
+use tidewire_core::gc::{self, Claim, GcReport, Holder, Retention};
+use tidewire_core::tree::{LogView, Tree};
+
+use super::handle::Cluster;
+use crate::status::PinnedBy;
+
+impl Cluster {
+    /// One pass over the log of a tree: lets go of what no consumer and no recovery needs, and says what it did and who
+    /// holds the rest. A dry run changes nothing and says what a pass would do.
+    ///
+    /// # Errors
+    /// `NotFound` for a tree that is not open. `Unavailable` or `Corrupt` when the positions of consumers cannot be
+    /// stored or read, or the log cannot be trimmed: then nothing is removed.
+    pub async fn gc(&self, tree: &str, dry_run: bool) -> Result<GcReport, Error> {
+        let consumers = self.0.links.consumers_of(tree).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("no tree {tree:?} is open on {}", self.id()))
+        })?;
+        let _turn = consumers.collecting.lock().await;
+        gc::collect(&consumers.tree, &consumers.registry, dry_run).await
+    }
+
+    /// The consumer that keeps most of a tree's log from going.
+    pub(super) fn pinned_by(&self, tree: &Tree) -> Option<PinnedBy> {
+        let consumers = self.0.links.consumers_of(tree.identity().tree.as_str())?;
+        let retention = of_consumers(tree, consumers.registry.consumers());
+        let Holder::Consumer(consumer) = retention.holder else { return None };
+        let bytes = tree.bytes_after(retention.keep);
+        (bytes > 0).then(|| PinnedBy { consumer, bytes, since: retention.keep.to_string() })
+    }
+}
+
+/// Where positions of a tree's log can be.
+pub(super) fn window(tree: &Tree) -> Window {
+    let bounds = tree.bounds();
+    // Acknowledged is what was read, and read is what is applied.
+    Window { incarnation: tree.identity().incarnation, floor: bounds.first, head: tree.end().lsn }
+}
+
+/// Forgets a consumer, and answers how many bytes of the log only it held.
+pub(super) async fn release(tree: &Tree, registry: &Registry, consumer: &str) -> Result<u64, Error> {
+    let known = registry.consumers();
+    let others = known.iter().filter(|other| other.name != consumer).cloned().collect();
+    let (all, others) = (of_consumers(tree, known), of_consumers(tree, others));
+    let held = all
+        .standings
+        .iter()
+        .any(|standing| standing.consumer == consumer && standing.claim != Claim::FellOff);
+    registry.remove(consumer).await?;
+    let freed = tree.bytes_after(all.keep).saturating_sub(tree.bytes_after(others.keep));
+    Ok(if held { freed } else { 0 })
+}
+
+fn of_consumers(tree: &Tree, consumers: Vec<Consumer>) -> Retention {
+    Retention::of_consumers(consumers, tree.identity().incarnation, &tree.bounds())
+}
