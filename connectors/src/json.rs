@@ -1,6 +1,6 @@
 //! A change as JSON: the one envelope of the HTTP stream of changes and of every sink that writes JSON.
 //!
-//! Clock readings and offsets are decimal strings, because they exceed what a JSON number holds exactly. A key or value
+//! Clock readings, deadlines and offsets are decimal strings, because they exceed what a JSON number holds exactly. A key or value
 //! that is not UTF-8 appears under another name, in base64.
 
 use base64::Engine as _;
@@ -35,7 +35,7 @@ struct ChangeJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     value_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    deadline_ms: Option<u64>,
+    deadline_ms: Option<String>,
     version: String,
     hlc_ms: u64,
     origin: &'a str,
@@ -66,7 +66,7 @@ pub fn write_change(into: &mut Vec<u8>, tree: &TreeName, view: &dyn ChangeView, 
         op,
         value,
         value_base64,
-        deadline_ms: change.deadline_ms,
+        deadline_ms: change.deadline_ms.map(|deadline| deadline.to_string()),
         version: format!("{}@{origin}", change.version.hlc),
         hlc_ms: change.version.hlc.millis(),
         origin: &origin,

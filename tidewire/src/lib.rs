@@ -51,4 +51,6 @@ pub mod status;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use config::{ClusterConfig, Peer};
 pub use tidewire_core::error::{Error, ErrorKind};
-pub use tidewire_core::tree::{Change, Changes, Event, Operation, Start, Token, Tree};
+pub use tidewire_core::tree::{
+    Change, Changes, Event, ObservedWrite, Observer, Observing, Operation, PutOptions, Start, Token, Tree,
+};

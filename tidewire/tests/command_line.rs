@@ -89,6 +89,19 @@ fn put_sends_the_encoded_key_and_the_value_from_stdin() {
 }
 
 #[test]
+fn put_sends_a_time_to_live_in_seconds_and_delete_range_both_ends() {
+    let answer = ok("Tidewire-Version: 7@eu\r\n", "");
+    let (_, asked) = against(&[&answer], &["put", "orders", "k", "v", "--ttl", "5m"], b"");
+    assert!(asked[0].to_lowercase().contains("tidewire-ttl: 300\r\n"), "{}", asked[0]);
+    let (output, asked) = against(&[&answer], &["delete-range", "orders", "a/", "b"], b"");
+    assert!(asked[0].starts_with("DELETE /v1/trees/orders/keys?from=a%2F&to=b "), "{}", asked[0]);
+    assert_eq!(stdout(&output), "7@eu\n");
+    let refused = tidewire(&["put", "orders", "k", "v", "--ttl", "100ms"], Some("http://127.0.0.1:1"), b"");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(complaint(&refused).contains("whole number of seconds"));
+}
+
+#[test]
 fn get_prints_the_bytes_and_json_marks_what_is_not_text() {
     let reply = ok("Tidewire-Version: 7@eu\r\n", "v");
     let (output, _) = against(&[&reply], &["get", "orders", "k"], b"");

@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 
 use super::entry::{Row, Value};
 use super::identity::TreeIdentity;
+use super::observer::{Observer, Observers, Observing};
 use super::open::TreeGauges;
 use super::operation::{Operation, PutOptions};
 use super::snapshot::Snapshots;
@@ -65,6 +66,7 @@ pub(super) struct AppliedState {
     pub(super) log: Log,
     /// The end of the applied log, and how often the frontier moved: wakes feeds and waiting reads.
     pub(super) moved: Latest<(Lsn, u64)>,
+    pub(super) observers: Arc<Observers>,
 }
 
 /// A replicated key space. Cheap to clone; all clones are the same tree.
@@ -305,6 +307,11 @@ impl Tree {
     fn own_last(&self, state: &State) -> Hlc {
         let marks = state.progress.watermarks.origin(self.0.identity.origin());
         marks.and_then(|marks| marks.iter().map(|(_, mark)| mark.hlc).max()).unwrap_or_default()
+    }
+
+    /// Shows an observer every effective write from now on, until what is returned is dropped.
+    pub fn observe(&self, observer: Arc<dyn Observer>) -> Observing {
+        self.0.applied.observers.add(observer)
     }
 
     /// Makes durable what is pending and takes no more writes; gives up on what is left after `budget`.

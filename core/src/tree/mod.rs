@@ -16,6 +16,7 @@ mod index;
 mod log_view;
 #[cfg(any(test, feature = "test-util"))]
 mod memory;
+mod observer;
 mod open;
 mod operation;
 mod ranges;
@@ -43,6 +44,7 @@ pub use identity::{Consistency, TreeIdentity};
 pub use log_view::{Located, LogView, Standing};
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::MemTarget;
+pub use observer::{ObservedWrite, Observer, Observing};
 pub use open::{TreeConfig, TreeMetrics};
 pub use operation::{Operation, PutOptions};
 pub use snapshot::{SnapshotInfo, SnapshotReport};

@@ -92,6 +92,7 @@ impl TreeMetrics {
 }
 
 struct Applier {
+    tree: TreeName,
     applied: Arc<AppliedState>,
     storage: Arc<FileStorage>,
     own: (OriginTag, Incarnation),
@@ -111,6 +112,11 @@ impl DurableGroups for Applier {
         };
         if outcome.lost {
             self.forget_trimmed();
+        }
+        if !self.applied.observers.is_empty() {
+            let part = group.first_lsn()..group.next_lsn();
+            let lost = self.applied.state.read().superseded.within(part);
+            self.applied.observers.show(&self.tree, self.own.0, group, &lost);
         }
         if outcome.conflicts > 0 {
             self.conflicts.inc_by(outcome.conflicts);
@@ -171,9 +177,11 @@ impl Tree {
             state: RwLock::new(recovered.state),
             log: Log::new(recovered.storage.clone(), config.limits.recent_bytes),
             moved: Latest::new((end, 0)),
+            observers: Arc::default(),
         });
         let labels = vec![("tree", config.name.to_string())];
         let groups = Arc::new(Applier {
+            tree: config.name.clone(),
             applied: applied.clone(),
             storage: recovered.storage.clone(),
             own: (own, manifest.incarnation),

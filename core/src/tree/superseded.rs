@@ -38,7 +38,6 @@ impl Superseded {
     }
 
     /// What of it lies between two positions.
-    #[cfg_attr(not(test), allow(dead_code, reason = "observers call it"))]
     pub(super) fn within(&self, part: Range<Lsn>) -> Self {
         let from = self.ranges.partition_point(|range| range.end <= part.start);
         let inside = self.ranges.range(from..).take_while(|range| range.start < part.end);

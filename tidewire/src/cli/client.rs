@@ -82,9 +82,25 @@ impl Client {
         Ok(Self { agent, base: base.to_owned(), authorization })
     }
 
-    pub(crate) fn put(&self, tree: &str, key: &[u8], value: &[u8]) -> Result<Written, Failure> {
-        let request = self.agent.put(self.key_url(tree, key));
+    /// Sets a key; `ttl_seconds` is how long it is shown.
+    pub(crate) fn put(
+        &self,
+        tree: &str,
+        key: &[u8],
+        value: &[u8],
+        ttl_seconds: Option<u64>,
+    ) -> Result<Written, Failure> {
+        let mut request = self.agent.put(self.key_url(tree, key));
+        if let Some(seconds) = ttl_seconds {
+            request = request.header("Tidewire-TTL", seconds.to_string());
+        }
         self.answer(self.authorized(request).send(value)).map(|response| written(&response))
+    }
+
+    pub(crate) fn delete_range(&self, tree: &str, from: &[u8], to: &[u8]) -> Result<Written, Failure> {
+        let url = self.query_url(&tree_path(tree, "keys"), &[("from", from), ("to", to)]);
+        let request = self.agent.delete(url);
+        self.answer(self.authorized(request).call()).map(|response| written(&response))
     }
 
     pub(crate) fn delete(&self, tree: &str, key: &[u8]) -> Result<Written, Failure> {

@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use super::client::Connection;
 use super::collect::GcArgs;
 use super::config::ConfigCommand;
-use super::data::{KeyArgs, PutArgs, ScanArgs, WatchArgs};
+use super::data::{KeyArgs, PutArgs, RangeArgs, ScanArgs, WatchArgs};
 use super::load::LoadArgs;
 use super::wal::WalCommand;
 use super::{Failure, collect, config, data, load, status, wal};
@@ -42,6 +42,8 @@ enum Command {
     Get(KeyArgs),
     /// Delete a key
     Delete(KeyArgs),
+    /// Delete the keys from one up to, and without, another
+    DeleteRange(RangeArgs),
     /// Print keys and values in key order
     Scan(ScanArgs),
     /// Write every line of a file of JSON lines
@@ -93,6 +95,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         Command::Put(args) => data::put(args, out)?,
         Command::Get(args) => data::get(args, out)?,
         Command::Delete(args) => data::delete(args, out)?,
+        Command::DeleteRange(args) => data::delete_range(args, out)?,
         Command::Scan(args) => data::scan(args, out)?,
         Command::Load(args) => load::load(&args, out)?,
         Command::Watch(args) => data::watch(&args, out)?,

@@ -1,4 +1,4 @@
-//! `put`, `get`, `delete`, `scan`, `watch`: the data of a tree over HTTP.
+//! `put`, `get`, `delete`, `delete-range`, `scan`, `watch`: the data of a tree over HTTP.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, Read, Write};
@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::json;
+use tidewire_core::units::HumanDuration;
 
 use super::Failure;
 use super::client::{Client, Connection, Written, tree_path};
@@ -24,6 +25,21 @@ pub(crate) struct PutArgs {
     key: OsString,
     /// The value: any bytes, or - to read it from standard input
     value: OsString,
+    /// How long the value is shown, in whole seconds: 30s, 5m, 12h
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<HumanDuration>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RangeArgs {
+    /// The tree
+    tree: String,
+    /// The first key to delete
+    from: OsString,
+    /// The key after the last one to delete
+    to: OsString,
     #[command(flatten)]
     connection: Connection,
 }
@@ -80,13 +96,28 @@ pub(crate) fn put(args: PutArgs, out: &mut dyn Write) -> Result<(), Failure> {
         value.clear();
         std::io::stdin().lock().read_to_end(&mut value)?;
     }
-    let written = client.put(&args.tree, &args.key.into_vec(), &value)?;
+    let ttl = args.ttl.map(whole_seconds).transpose()?;
+    let written = client.put(&args.tree, &args.key.into_vec(), &value, ttl)?;
     print_written(&args.connection, &written, out)
 }
 
 pub(crate) fn delete(args: KeyArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let written = Client::new(&args.connection)?.delete(&args.tree, &args.key.into_vec())?;
     print_written(&args.connection, &written, out)
+}
+
+pub(crate) fn delete_range(args: RangeArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let client = Client::new(&args.connection)?;
+    let written = client.delete_range(&args.tree, &args.from.into_vec(), &args.to.into_vec())?;
+    print_written(&args.connection, &written, out)
+}
+
+fn whole_seconds(ttl: HumanDuration) -> Result<u64, Failure> {
+    let duration = ttl.get();
+    if duration.as_secs() == 0 || duration.subsec_nanos() > 0 {
+        return Err(Failure::usage(format!("--ttl {ttl}: a whole number of seconds, at least 1s")));
+    }
+    Ok(duration.as_secs())
 }
 
 fn print_written(connection: &Connection, written: &Written, out: &mut dyn Write) -> Result<(), Failure> {

@@ -110,7 +110,7 @@ impl Api {
             }
             (Resource::Key(tree, key), &Method::DELETE) => self.delete(&self.tree(&tree)?, key).await?,
             (Resource::Key(tree, key), _) => self.get(&self.tree(&tree)?, &key, headers).await?,
-            (Resource::Keys(tree), &Method::DELETE) => self.delete_range(&self.tree(&tree)?, query)?,
+            (Resource::Keys(tree), &Method::DELETE) => self.delete_range(&self.tree(&tree)?, query).await?,
             (Resource::Keys(tree), _) => self.scan(self.tree(&tree)?, headers, query).await?,
             (Resource::Batch(tree), _) => self.batch(&self.tree(&tree)?, body).await?,
             (Resource::Changes(tree), _) => self.changes(&self.tree(&tree)?, query)?,

@@ -1,5 +1,7 @@
 //! Several operations in one request.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -8,7 +10,7 @@ use serde_json::json;
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::Version;
 use tidewire_core::limits::MAX_BATCH_OPERATIONS;
-use tidewire_core::tree::{Operation, Tree};
+use tidewire_core::tree::{Operation, PutOptions, Tree};
 
 use super::api::Api;
 use super::failure::invalid;
@@ -32,6 +34,7 @@ fn atomic_unless_said() -> bool {
 enum Kind {
     Set,
     Delete,
+    DeleteRange,
 }
 
 #[derive(Deserialize)]
@@ -42,6 +45,7 @@ struct OperationJson {
     key_base64: Option<String>,
     value: Option<String>,
     value_base64: Option<String>,
+    ttl_seconds: Option<u64>,
 }
 
 impl Api {
@@ -99,15 +103,24 @@ fn parse(bytes: &[u8]) -> Result<(bool, Vec<Operation>), Error> {
 
 impl OperationJson {
     fn check(self) -> Result<Operation, Error> {
+        if matches!(self.op, Kind::DeleteRange) {
+            return Err(invalid("a range is no part of a batch: DELETE /v1/trees/{tree}/keys?from=&to="));
+        }
         let key = bytes_of("key", self.key, self.key_base64)?;
         let key: Bytes = key.ok_or_else(|| invalid("a key is missing: key or key_base64"))?.into();
         check_key(&key)?;
         let value = bytes_of("value", self.value, self.value_base64)?;
-        match (self.op, value) {
-            (Kind::Set, Some(value)) => Ok(Operation::Set(key, value.into())),
-            (Kind::Set, None) => Err(invalid("a value is missing: value or value_base64")),
-            (Kind::Delete, None) => Ok(Operation::Delete(key)),
-            (Kind::Delete, Some(_)) => Err(invalid("a delete has no value")),
+        match (self.op, value, self.ttl_seconds) {
+            (Kind::Set, Some(value), None) => Ok(Operation::Set(key, value.into())),
+            (Kind::Set, Some(_), Some(0)) => Err(invalid("ttl_seconds is at least 1")),
+            (Kind::Set, Some(value), Some(seconds)) => {
+                let options = PutOptions::ttl(Duration::from_secs(seconds));
+                Ok(Operation::SetWith(key, value.into(), options))
+            }
+            (Kind::Set, None, _) => Err(invalid("a value is missing: value or value_base64")),
+            (_, None, None) => Ok(Operation::Delete(key)),
+            (_, Some(_), _) => Err(invalid("a delete has no value")),
+            (_, None, Some(_)) => Err(invalid("a delete has no ttl_seconds")),
         }
     }
 }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::Version;
-use tidewire_core::tree::{Token, Tree};
+use tidewire_core::tree::{PutOptions, Token, Tree};
 
 use super::api::Api;
 use super::failure::invalid;
@@ -33,24 +33,26 @@ impl Api {
         headers: &HeaderMap,
         body: &mut Body,
     ) -> Result<Response, Error> {
-        if headers.contains_key(TTL) {
-            return Err(invalid("Tidewire-TTL is not there yet: values do not expire in this version"));
-        }
+        let ttl = text_of(headers, TTL)?.map(ttl_of_seconds).transpose()?;
         let value = self.receive(body, self.config.max_record_bytes, "max_record_bytes").await?;
-        Ok(written(tree, tree.put(key, value.bytes.clone()).await?))
+        Ok(written(tree, tree.put_with(key, value.bytes.clone(), PutOptions { ttl }).await?))
     }
 
     pub(super) async fn delete(&self, tree: &Tree, key: Bytes) -> Result<Response, Error> {
         Ok(written(tree, tree.delete(key).await?))
     }
 
-    pub(super) fn delete_range(&self, tree: &Tree, raw: Option<&str>) -> Result<Response, Error> {
-        let mut query = Query::parse(raw, &["from", "to"])?;
-        let name = &tree.identity().tree;
-        Err(invalid(match (query.take("from"), query.take("to")) {
-            (Some(_), Some(_)) => format!("range delete comes later; delete the keys of {name} one by one"),
-            _ => format!("deleting a range of {name} needs from and to; without them nothing is deleted"),
-        }))
+    pub(super) async fn delete_range(&self, tree: &Tree, raw: Option<&str>) -> Result<Response, Error> {
+        let mut query = Query::parse(raw, &["from", "from_base64", "to", "to_base64"])?;
+        let from = query.take_bytes("from", "from_base64")?;
+        let to = query.take_bytes("to", "to_base64")?;
+        let (Some(from), Some(to)) = (from, to) else {
+            let name = &tree.identity().tree;
+            let said =
+                format!("deleting a range of {name} needs from and to; without them nothing is deleted");
+            return Err(invalid(said));
+        };
+        Ok(written(tree, tree.delete_range(from, to).await?))
     }
 
     pub(super) async fn get(&self, tree: &Tree, key: &[u8], headers: &HeaderMap) -> Result<Response, Error> {
@@ -65,11 +67,7 @@ impl Api {
 
     /// Waits until this cluster has what the request's token stands for, if it has one.
     pub(super) async fn await_token(&self, tree: &Tree, headers: &HeaderMap) -> Result<(), Error> {
-        let text = |name: &str| {
-            let text = headers.get(name).map(|value| value.to_str()).transpose();
-            text.map_err(|_| invalid(format!("the header {name} is no text")))
-        };
-        let wait = match text(WAIT)?.map(|text| text.trim().parse().map(Duration::from_millis)) {
+        let wait = match text_of(headers, WAIT)?.map(|text| text.trim().parse().map(Duration::from_millis)) {
             None => DEFAULT_WAIT,
             Some(Ok(wait)) if wait <= MAX_WAIT => wait,
             Some(_) => {
@@ -77,13 +75,27 @@ impl Api {
                 return Err(invalid(format!("Tidewire-Wait is a number of milliseconds up to {most}")));
             }
         };
-        let Some(token) = text(TOKEN)?.map(str::parse::<Token>).transpose()? else { return Ok(()) };
+        let Some(token) = text_of(headers, TOKEN)?.map(str::parse::<Token>).transpose()? else {
+            return Ok(());
+        };
         let stop = self.site.stop_token();
         tokio::select! {
             biased;
             waited = tree.wait_for(&token, wait) => waited,
             () = stop.cancelled() => Err(Error::shutting_down()),
         }
+    }
+}
+
+fn text_of<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Error> {
+    let text = headers.get(name).map(|value| value.to_str()).transpose();
+    text.map_err(|_| invalid(format!("the header {name} is no text")))
+}
+
+fn ttl_of_seconds(text: &str) -> Result<Duration, Error> {
+    match text.trim().parse::<u64>() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(invalid("Tidewire-TTL is a number of whole seconds, at least 1")),
     }
 }
 

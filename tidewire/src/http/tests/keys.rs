@@ -149,18 +149,66 @@ async fn what_cannot_be_asked_is_400_and_changes_nothing() {
         (format!("PUT {keys}/a?b"), "%3F"),
         (format!("DELETE {keys}"), "from and to"),
         (format!("DELETE {keys}?from=a"), "from and to"),
-        (format!("DELETE {keys}?from=a&to=z"), "comes later"),
+        (format!("DELETE {keys}?from=&to=z"), "one byte"),
+        (format!("DELETE {keys}?from=z&to=a"), "behind its beginning"),
+        (format!("DELETE {keys}?from=k&to=k"), "behind its beginning"),
         (format!("DELETE {keys}?prefix=a"), "prefix"),
     ] {
         let message = server.send(&request, &[], b"x").refused(400, "invalid");
         assert!(message.contains(names), "{request}: {message}");
     }
     let put = format!("PUT {keys}/k");
-    assert!(
-        server.send(&put, &[("Tidewire-TTL", "5")], b"x").refused(400, "invalid").contains("Tidewire-TTL")
-    );
+    for bad in ["0", "-1", "1.5", "5s", "", "99999999999999999999", "18446744073709551615"] {
+        let answer = server.send(&put, &[("Tidewire-TTL", bad)], b"x");
+        let message = answer.refused(400, "invalid");
+        assert!(message.contains("Tidewire-TTL") || message.contains("time to live"), "{bad}: {message}");
+    }
     assert_eq!(server.get(&format!("{keys}/k")).body, b"v");
     assert_eq!(server.parts.tree.size().entries, 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_is_deleted_up_to_its_end_and_nothing_else_is() {
+    let server = Served::start().await;
+    for key in ["a", "b", "b%FF", "c", "d"] {
+        server.put(key, b"v");
+    }
+    let deleted = server.send("DELETE /v1/trees/orders/keys?from=b&to=d", &[], b"");
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    assert!(deleted.header("Tidewire-Version").is_some() && deleted.header("Tidewire-Token").is_some());
+    let left: Vec<_> = server.parts.tree.scan(b"", None, 9).into_iter().map(|row| row.key).collect();
+    assert_eq!(left, ["a", "d"]);
+    server.put("%FF", b"v");
+    let deleted = server.send("DELETE /v1/trees/orders/keys?from_base64=/w==&to_base64=/wA=", &[], b"");
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    assert_eq!(server.parts.tree.size().entries, 2);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_with_a_ttl_is_there_until_it_is_over() {
+    let server = Served::start().await;
+    let put = "PUT /v1/trees/orders/keys/k";
+    assert_eq!(server.send(put, &[("Tidewire-TTL", "3600")], b"v").status, 200);
+    let deadline = server.parts.tree.get("k").and_then(|found| found.deadline_ms).expect("a deadline");
+    let version = server.parts.tree.get("k").expect("there").version;
+    assert!(deadline.abs_diff(version.hlc.millis() + 3_600_000) < 60_000, "{deadline}");
+    let batch =
+        r#"{"ops":[{"op":"set","key":"b","value":"1","ttl_seconds":1},{"op":"set","key":"c","value":"2"}]}"#;
+    assert_eq!(server.post_batch(batch).status, 200);
+    assert_eq!(server.get("/v1/trees/orders/keys/b").status, 200);
+    tokio::time::sleep(std::time::Duration::from_millis(1_050)).await;
+    server.get("/v1/trees/orders/keys/b").refused(404, "not_found");
+    assert_eq!(server.get("/v1/trees/orders/keys/c").status, 200);
+    assert_eq!(server.parts.tree.size().entries, 2);
+    for bad in [
+        r#"{"ops":[{"op":"set","key":"b","value":"1","ttl_seconds":0}]}"#,
+        r#"{"ops":[{"op":"delete","key":"b","ttl_seconds":1}]}"#,
+        r#"{"ops":[{"op":"delete_range","key":"b"}]}"#,
+    ] {
+        server.post_batch(bad).refused(400, "invalid");
+    }
     server.stop().await;
 }
 

@@ -60,6 +60,16 @@ async fn a_change_says_what_happened_where_and_how_to_go_on() {
     let third = watch.next();
     assert_eq!((&third["op"], &third["key"]), (&json!("delete"), &json!("k2")));
     assert!(third.get("value").is_none() && third.get("value_base64").is_none());
+    server.send("PUT /v1/trees/orders/keys/t", &[("Tidewire-TTL", "60")], b"v");
+    let deadline = server.parts.tree.get("t").and_then(|found| found.deadline_ms).expect("a deadline");
+    assert_eq!(watch.next()["deadline_ms"], json!(deadline.to_string()));
+    server.send("DELETE /v1/trees/orders/keys?from=k&to=%FF", &[], b"");
+    let range = watch.next();
+    assert_eq!(
+        (&range["op"], &range["key"], &range["end_key_base64"]),
+        (&json!("delete_range"), &json!("k"), &json!("/w=="))
+    );
+    assert!(range.get("value").is_none() && range.get("end_key").is_none(), "{range}");
     drop(watch);
     server.stop().await;
 }
