@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tidewire_core::clock::WallClock;
 use tidewire_core::id::{Hlc, OriginTag, Version};
 
-use crate::history::History;
+use crate::history::{Entry, History};
 use crate::site::Site;
 use crate::workload::Acknowledged;
 use crate::world::World;
@@ -23,18 +24,18 @@ impl World {
     /// version of each key in its log.
     pub async fn demand_acknowledged(&self, acknowledged: &Acknowledged) {
         for (site, history) in self.sites.iter().zip(self.histories().await) {
-            let logged: BTreeMap<(Version, &[u8]), Option<&[u8]>> = history
-                .entries
-                .iter()
-                .map(|entry| ((entry.version, &entry.key[..]), entry.value.as_deref()))
-                .collect();
+            let logged: BTreeMap<(Version, &[u8]), &Entry> =
+                history.entries.iter().map(|entry| ((entry.version, &entry.key[..]), entry)).collect();
             for write in acknowledged {
                 let found = logged.get(&(write.version, write.key.as_bytes()));
-                let wanted = write.value.as_ref().map(String::as_bytes);
-                assert_eq!(
-                    found,
-                    Some(&wanted),
-                    "seed {}: the log of {} lacks {write:?}, which was acknowledged",
+                let same = found.is_some_and(|found| {
+                    found.value.as_deref() == write.value.as_ref().map(String::as_bytes)
+                        && found.end_key.as_deref() == write.end_key.as_ref().map(String::as_bytes)
+                        && found.deadline_ms.is_some() == write.expires
+                });
+                assert!(
+                    same,
+                    "seed {}: the log of {} has {found:?} for {write:?}, which was acknowledged",
                     self.seed,
                     site.id()
                 );
@@ -44,18 +45,32 @@ impl World {
     }
 
     fn demand_state_of_log(&self, site: &Site, history: &History) {
-        let mut newest: BTreeMap<&[u8], (Version, Option<&[u8]>)> = BTreeMap::new();
-        for entry in &history.entries {
-            let best = newest.entry(&entry.key).or_insert((entry.version, entry.value.as_deref()));
-            if entry.version > best.0 {
-                *best = (entry.version, entry.value.as_deref());
+        let now = site.clock.now_millis();
+        let (ranges, others): (Vec<&Entry>, Vec<&Entry>) =
+            history.entries.iter().partition(|entry| entry.end_key.is_some());
+        let mut newest: BTreeMap<&[u8], &Entry> = BTreeMap::new();
+        for entry in others {
+            let best = newest.entry(&entry.key).or_insert(entry);
+            if entry.version > best.version {
+                *best = entry;
+            }
+        }
+        for (key, best) in &mut newest {
+            for range in ranges.iter().filter(|range| range.is_about(key)) {
+                if range.version > best.version {
+                    *best = range;
+                }
             }
         }
         let rows = site.tree().expect("everything runs").scan(b"", None, usize::MAX);
         let shown: BTreeSet<(&[u8], Version, &[u8])> =
             rows.iter().map(|row| (&row.key[..], row.version, &row.value[..])).collect();
-        let wanted: BTreeSet<(&[u8], Version, &[u8])> =
-            newest.iter().filter_map(|(key, (version, value))| Some((*key, *version, (*value)?))).collect();
+        let live = |entry: &&Entry| entry.deadline_ms.is_none_or(|deadline| deadline > now);
+        let wanted: BTreeSet<(&[u8], Version, &[u8])> = newest
+            .iter()
+            .filter(|(_, entry)| live(entry))
+            .filter_map(|(key, entry)| Some((*key, entry.version, entry.value.as_deref()?)))
+            .collect();
         assert_eq!(shown, wanted, "seed {}: the state of {} is not that of its log", self.seed, site.id());
     }
 

@@ -19,10 +19,26 @@ pub struct Entry {
     pub dot: Dot,
     /// When and where it was committed.
     pub version: Version,
-    /// Its key.
+    /// What it does.
+    pub kind: Kind,
+    /// Its key, or the first of a range.
     pub key: Bytes,
+    /// The key after the last of a range.
+    pub end_key: Option<Bytes>,
     /// What was set; None for a delete.
     pub value: Option<Bytes>,
+    /// When that expires.
+    pub deadline_ms: Option<u64>,
+}
+
+impl Entry {
+    /// Whether it says anything about a key.
+    pub fn is_about(&self, key: &[u8]) -> bool {
+        match &self.end_key {
+            Some(end) => self.key <= key && key < &end[..],
+            None => self.key == key,
+        }
+    }
 }
 
 /// What a log holds.
@@ -95,7 +111,10 @@ impl History {
                 lsn: framed.frame.first_lsn.advanced(index - skip),
                 dot,
                 version: Version { hlc: record.hlc, origin },
+                kind: record.kind,
                 key: Bytes::copy_from_slice(record.key),
+                end_key: record.end_key.map(Bytes::copy_from_slice),
+                deadline_ms: record.deadline_ms,
                 value: (record.kind == Kind::Set).then(|| Bytes::copy_from_slice(record.value)),
             });
         }

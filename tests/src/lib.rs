@@ -23,7 +23,7 @@ pub use sequences::{Sequences, check_sequences};
 pub use site::Site;
 pub use topology::{Edge, Topology};
 pub use watch::Watch;
-pub use workload::{Acknowledged, Acknowledgement, Workload};
+pub use workload::{Acknowledged, Acknowledgement, Mix, Workload};
 pub use world::{Plan, World};
 
 /// The seeds of a random test: `TIDEWIRE_SEED` names one, `TIDEWIRE_SEEDS` how many; else `count` from 0.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidewire::{Operation, Tree};
+use tidewire::{Error, Operation, PutOptions, Tree};
 use tidewire_core::id::Version;
 use tidewire_core::random::Random;
 use tokio::task::JoinSet;
@@ -18,8 +18,22 @@ pub struct Acknowledgement {
     pub version: Version,
     /// The key.
     pub key: String,
+    /// The key after the last one of a range that was deleted.
+    pub end_key: Option<String>,
     /// What was set; None for a delete.
     pub value: Option<String>,
+    /// Whether it expires.
+    pub expires: bool,
+}
+
+/// What writers do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mix {
+    /// Sets, deletes, and batches of two.
+    #[default]
+    Plain,
+    /// Deletes of ranges and values that expire as well.
+    Everything,
 }
 
 /// Every write that was acknowledged, in order.
@@ -35,6 +49,11 @@ pub struct Workload {
 impl Workload {
     /// Starts `writers` on each site over `keys` keys.
     pub fn start(sites: &[Site], writers: u32, keys: u64, random: &Random) -> Self {
+        Self::start_mixed(sites, writers, keys, Mix::Plain, random)
+    }
+
+    /// The same, of a mix.
+    pub fn start_mixed(sites: &[Site], writers: u32, keys: u64, mix: Mix, random: &Random) -> Self {
         let mut workload =
             Self { writers: JoinSet::new(), acknowledged: Arc::default(), writes: Arc::default() };
         for site in sites {
@@ -43,6 +62,7 @@ impl Workload {
                     tree: site.slot(),
                     name: site.id().to_string(),
                     keys,
+                    mix,
                     random: random.fork(),
                     acknowledged: workload.acknowledged.clone(),
                     writes: workload.writes.clone(),
@@ -66,9 +86,19 @@ struct Writer {
     tree: Arc<Mutex<Option<Tree>>>,
     name: String,
     keys: u64,
+    mix: Mix,
     random: Random,
     acknowledged: Arc<Mutex<Acknowledged>>,
     writes: Arc<Mutex<u64>>,
+}
+
+/// What a writer asked for, to be remembered if it is acknowledged.
+struct Asked {
+    keys: Vec<String>,
+    end_key: Option<String>,
+    value: Option<String>,
+    expires: bool,
+    answer: Result<Version, Error>,
 }
 
 impl Writer {
@@ -76,40 +106,83 @@ impl Writer {
         for step in 0_u64.. {
             tokio::time::sleep(Duration::from_micros(self.random.below(20_000))).await;
             let Some(tree) = self.tree.lock().clone() else { continue };
-            let key = || format!("k{}", self.random.below(self.keys));
             let value = format!("{}-{step}", self.name);
-            let (keys, value, version) = match self.random.below(10) {
-                0 => {
-                    let pair = self.random.below(self.keys);
-                    let keys = vec![format!("pair-{pair}-a"), format!("pair-{pair}-b")];
-                    let sets =
-                        keys.iter().map(|key| Operation::Set(key.clone().into(), value.clone().into()));
-                    let version = tree.batch(sets.collect()).await;
-                    (keys, Some(value), version)
+            let asked = match (self.mix, self.random.below(10)) {
+                (_, 0) => self.batch(&tree, value).await,
+                (_, 1) => {
+                    let key = self.key();
+                    let answer = tree.delete(key.clone()).await;
+                    Asked { keys: vec![key], end_key: None, value: None, expires: false, answer }
                 }
-                1 => {
-                    let key = key();
-                    let version = tree.delete(key.clone()).await;
-                    (vec![key], None, version)
-                }
-                2 => {
+                (_, 2) => {
                     // A caller that goes away: the write may or may not happen, and nobody is told.
                     let patience = Duration::from_micros(self.random.below(3_000));
-                    let _ = tokio::time::timeout(patience, tree.put(key(), value)).await;
+                    let _ = tokio::time::timeout(patience, tree.put(self.key(), value)).await;
                     continue;
                 }
+                (Mix::Everything, 3) => self.delete_range(&tree).await,
+                (Mix::Everything, 4 | 5) => self.put_for_a_while(&tree, value).await,
                 _ => {
-                    let key = key();
-                    let version = tree.put(key.clone(), value.clone()).await;
-                    (vec![key], Some(value), version)
+                    let key = self.key();
+                    let answer = tree.put(key.clone(), value.clone()).await;
+                    Asked { keys: vec![key], end_key: None, value: Some(value), expires: false, answer }
                 }
             };
-            if let Ok(version) = version {
+            if let Ok(version) = asked.answer {
                 *self.writes.lock() += 1;
                 let mut acknowledged = self.acknowledged.lock();
-                let of = |key| Acknowledgement { version, key, value: value.clone() };
-                acknowledged.extend(keys.into_iter().map(of));
+                let Asked { keys, end_key, value, expires, .. } = asked;
+                acknowledged.extend(keys.into_iter().map(|key| Acknowledgement {
+                    version,
+                    key,
+                    end_key: end_key.clone(),
+                    value: value.clone(),
+                    expires,
+                }));
             }
         }
+    }
+
+    fn key(&self) -> String {
+        format!("k{}", self.random.below(self.keys))
+    }
+
+    /// Two keys at once; in the full mix they expire together, or one of them is deleted with the other.
+    async fn batch(&self, tree: &Tree, value: String) -> Asked {
+        let pair = self.random.below(self.keys);
+        let keys = vec![format!("pair-{pair}-a"), format!("pair-{pair}-b")];
+        let expires = self.mix == Mix::Everything && self.random.chance(0.3);
+        let options = if expires { self.options() } else { PutOptions::default() };
+        let value = (self.mix == Mix::Plain || self.random.chance(0.8)).then_some(value);
+        let operation = |key: &String| match &value {
+            Some(value) if expires => Operation::SetWith(key.clone().into(), value.clone().into(), options),
+            Some(value) => Operation::Set(key.clone().into(), value.clone().into()),
+            None => Operation::Delete(key.clone().into()),
+        };
+        let answer = tree.batch(keys.iter().map(operation).collect()).await;
+        let expires = expires && value.is_some();
+        Asked { keys, end_key: None, value, expires, answer }
+    }
+
+    /// A few neighbouring keys, or a few whole pairs.
+    async fn delete_range(&self, tree: &Tree) -> Asked {
+        let name = if self.random.chance(0.5) { "k" } else { "pair-" };
+        let ends = [self.random.below(self.keys), self.random.below(self.keys)].map(|n| format!("{name}{n}"));
+        let (from, last) = if ends[0] <= ends[1] { (&ends[0], &ends[1]) } else { (&ends[1], &ends[0]) };
+        let to = format!("{last}~");
+        let answer = tree.delete_range(from.clone(), to.clone()).await;
+        Asked { keys: vec![from.clone()], end_key: Some(to), value: None, expires: false, answer }
+    }
+
+    async fn put_for_a_while(&self, tree: &Tree, value: String) -> Asked {
+        let key = self.key();
+        let answer = tree.put_with(key.clone(), value.clone(), self.options()).await;
+        Asked { keys: vec![key], end_key: None, value: Some(value), expires: true, answer }
+    }
+
+    /// Most expire within the run, some at once, some long after it.
+    fn options(&self) -> PutOptions {
+        let millis = if self.random.chance(0.1) { 3_600_000 } else { 1 + self.random.below(4_000) };
+        PutOptions::ttl(Duration::from_millis(millis))
     }
 }

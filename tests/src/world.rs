@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::clock::SimClock;
 use crate::site::Site;
 use crate::topology::{Edge, Topology};
-use crate::workload::Workload;
+use crate::workload::{Acknowledged, Mix, Workload};
 
 /// What a run does.
 #[derive(Clone, Copy, Debug)]
@@ -113,10 +113,29 @@ impl World {
         self.note(format!("start {at}"));
     }
 
-    /// Runs a plan: faults and writers, then everything healed, then the demands.
+    /// Runs a plan: faults and writers, then everything healed, then the demands. Returns how many writes were
+    /// acknowledged.
     pub async fn run(&mut self, plan: &Plan) -> u64 {
         self.start_all().await;
         let workload = Workload::start(&self.sites, plan.writers, plan.keys, &self.random);
+        self.run_faults(plan).await;
+        let (acknowledged, writes) = workload.stop().await;
+        self.demand_health(&acknowledged).await;
+        writes
+    }
+
+    /// Runs a plan with writers that do everything there is. Returns what was acknowledged.
+    pub async fn run_mixed(&mut self, plan: &Plan) -> Acknowledged {
+        self.start_all().await;
+        let workload =
+            Workload::start_mixed(&self.sites, plan.writers, plan.keys, Mix::Everything, &self.random);
+        self.run_faults(plan).await;
+        let (acknowledged, _) = workload.stop().await;
+        self.demand_health(&acknowledged).await;
+        acknowledged
+    }
+
+    async fn run_faults(&mut self, plan: &Plan) {
         let end = Instant::now() + plan.duration;
         while Instant::now() < end {
             let pause = if plan.fault_every.is_zero() { plan.duration } else { plan.fault_every };
@@ -127,11 +146,13 @@ impl World {
             self.snapshot_somewhere().await;
             self.observe();
         }
-        let (acknowledged, writes) = workload.stop().await;
+    }
+
+    /// Ends every fault, and demands that all sites agree and that nothing acknowledged is missing.
+    async fn demand_health(&mut self, acknowledged: &Acknowledged) {
         self.heal().await;
         self.demand_convergence(Duration::from_secs(120)).await;
-        self.demand_acknowledged(&acknowledged).await;
-        writes
+        self.demand_acknowledged(acknowledged).await;
     }
 
     /// Does one thing that goes wrong in a random place, or ends one.

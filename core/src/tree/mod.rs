@@ -30,6 +30,8 @@ mod target;
 mod token;
 
 #[cfg(test)]
+mod observer_tests;
+#[cfg(test)]
 mod state_tests;
 #[cfg(test)]
 mod tests;

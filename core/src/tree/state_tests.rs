@@ -254,10 +254,6 @@ proptest! {
 
 #[test]
 fn a_conflict_is_counted_once_for_each_key_that_two_writers_met_at() {
-    let write = |hlc, origin, mutation| Write {
-        version: Version { hlc: Hlc::new(hlc), origin: OriginTag::new(origin) },
-        mutation,
-    };
     let conflicts = |writes: &[Write]| -> u64 {
         let mut state = State::new(OriginTag::new(1), PARTITIONS);
         groups(writes).iter().map(|group| state.apply(group, |_| INCARNATION).conflicts).sum()
@@ -272,4 +268,46 @@ fn a_conflict_is_counted_once_for_each_key_that_two_writers_met_at() {
     assert_eq!(conflicts(&[range(1, 1), write(2, 2, Mutation::set("a", "2"))]), 1, "a late write wins");
     assert_eq!(conflicts(&[range(1, 2), write(2, 2, Mutation::set("a", "2"))]), 0, "of one origin");
     assert_eq!(conflicts(&[a, range(3, 1), write(2, 2, Mutation::set("a", "2"))]), 1, "one key, once");
+}
+
+fn write(hlc: u64, origin: u64, mutation: Mutation) -> Write {
+    Write { version: Version { hlc: Hlc::new(hlc), origin: OriginTag::new(origin) }, mutation }
+}
+
+#[test]
+fn f21_equal_times_are_decided_by_the_origin_on_every_cluster() {
+    let rivals = [Mutation::set("k", "other"), Mutation::delete("k"), Mutation::delete_range("a", "z")];
+    for mutation in rivals {
+        let (one, two) = (write(5, 1, Mutation::set("k", "v")), write(5, 2, mutation));
+        let (there, here) = ([one.clone(), two.clone()], [two.clone(), one]);
+        let states = [applied(&groups(&there)), applied(&groups(&here))];
+        assert_eq!(states[0].digest(0), states[1].digest(0));
+        let wanted = (two.mutation.kind == Kind::Set).then_some(two.version);
+        for state in &states {
+            assert_eq!(state.get(b"k", || 0).map(|found| found.version), wanted, "the greater origin wins");
+        }
+        assert_eq!(states[0].superseded(), []);
+        assert_eq!(states[1].superseded(), [Lsn::new(1)..Lsn::new(2)]);
+    }
+}
+
+#[test]
+fn f62_an_expired_entry_still_wins_against_an_older_write() {
+    let expiring = Mutation { deadline_ms: Some(10), ..Mutation::set("k", "new") };
+    let state = applied(&groups(&[write(5, 1, expiring), write(3, 2, Mutation::set("k", "old"))]));
+    assert!(state.get(b"k", || 9).is_some());
+    assert_eq!(state.get(b"k", || 10), None);
+    assert_eq!((state.live(9), state.live(10)), (1, 0));
+    assert_eq!(state.superseded(), [Lsn::new(1)..Lsn::new(2)]);
+}
+
+#[test]
+fn a_digest_tells_deadlines_apart() {
+    let of = |deadline_ms| {
+        let state = applied(&groups(&[write(1, 1, Mutation { deadline_ms, ..Mutation::set("k", "v") })]));
+        state.digest(5)
+    };
+    let (never, soon, later, over) = (of(None), of(Some(6)), of(Some(7)), of(Some(5)));
+    assert!(never != soon && soon != later && never != later);
+    assert_eq!(over, applied(&[]).digest(5), "what has expired is not there");
 }
