@@ -38,7 +38,7 @@ pub fn spawn(
     let settings = config.settings.pump.clone();
     let shipper = Shipper::new(config, log.clone(), checkpoint);
     let board = shipper.board();
-    let pump = Pump { name, log, settings, random, checkpoint, on_durable };
+    let pump = Pump { name, log, settings, random, checkpoint, on_durable, letters: None };
     ShipperHandle { pump: pump.spawn(tasks, Box::new(shipper)), board }
 }
 

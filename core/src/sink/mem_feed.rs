@@ -13,9 +13,11 @@ use tokio::sync::watch;
 use crate::causal::{OriginMarks, VersionVector, Watermark};
 use crate::error::Error;
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
-use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
+use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, TreeName};
 use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Kind, Mutation};
-use crate::tree::{Change, ChangeView, Located, LogView, Progress, Standing, TreeIdentity, decode_block};
+use crate::tree::{
+    Change, ChangeView, Consistency, Located, LogView, MergeMode, Progress, Standing, TreeIdentity, decode_block,
+};
 
 /// Bytes that one read brings at most, if more than one group is there.
 const READ_BYTES: u64 = 64 * 1024;
@@ -79,6 +81,24 @@ impl MemFeed {
             foreign: Progress::default(),
         };
         Self(Arc::new(Shared { identity, state: Mutex::new(state), committed: watch::Sender::new(0) }))
+    }
+
+    /// An empty log of tree `orders` in cluster `a`.
+    pub fn sample() -> Self {
+        Self::new(TreeIdentity {
+            cluster: ClusterId::new("a").expect("a name"),
+            tree: TreeName::new("orders").expect("a name"),
+            incarnation: Incarnation::new(5),
+            partitions: 4,
+            merge: MergeMode::LastWriterWins,
+            consistency: Consistency::Causal,
+        })
+    }
+
+    /// Everything that is in it, as one batch.
+    pub fn whole(&self) -> Batch {
+        let (start, end) = (self.cursor(Lsn::ZERO), self.end());
+        Batch::new(self.0.state.lock().groups.clone(), start, end)
     }
 
     /// Commits local writes as one group of one block.
@@ -188,7 +208,7 @@ impl MemReader {
             return Err(FeedError::FellOff { lowest: state.lowest });
         }
         let mut bytes = 0;
-        let unread = state.groups.iter().skip_while(|group| group.first_lsn() < self.cursor.lsn);
+        let unread = state.groups.iter().skip_while(|group| group.next_lsn() <= self.cursor.lsn);
         let groups: Vec<_> = unread
             .take_while(|group| {
                 bytes += group.stored_bytes();
@@ -340,18 +360,9 @@ impl ChangeView for MemFeed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::TreeName;
-    use crate::tree::{Consistency, MergeMode};
 
     fn log() -> MemFeed {
-        MemFeed::new(TreeIdentity {
-            cluster: ClusterId::new("a").unwrap(),
-            tree: TreeName::new("orders").unwrap(),
-            incarnation: Incarnation::new(5),
-            partitions: 4,
-            merge: MergeMode::LastWriterWins,
-            consistency: Consistency::Causal,
-        })
+        MemFeed::sample()
     }
 
     #[tokio::test]

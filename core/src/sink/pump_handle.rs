@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::pump::PumpLog;
@@ -37,6 +38,26 @@ pub struct PumpStatus {
     pub failures: u32,
     /// Why the last run failed; none once something was made durable again.
     pub error: Option<String>,
+    /// Since when the sink owes an answer: to `resume`, or for something that it has taken over.
+    pub waiting_since: Option<Instant>,
+    /// The clock reading of the oldest record that is handed over and not durable, in milliseconds since 1970.
+    pub oldest_ms: Option<u64>,
+    /// Bytes that are handed over and not durable.
+    pub buffered: u64,
+}
+
+impl PumpStatus {
+    pub(super) fn new(durable: Option<Cursor>) -> Self {
+        Self {
+            state: PumpState::Resuming,
+            durable,
+            failures: 0,
+            error: None,
+            waiting_since: None,
+            oldest_ms: None,
+            buffered: 0,
+        }
+    }
 }
 
 /// The handle of a running pump. Dropping it stops nothing: the task belongs to its `Tasks`.

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 
 use super::*;
-use crate::id::{ClusterId, Incarnation, TreeName};
+use crate::error::{SinkError, SinkErrorKind};
+use crate::feed::Batch;
+use crate::id::{Incarnation, Lsn};
 use crate::sink::MemFeed;
+use crate::sink::SinkContext;
 use crate::tasks::Threads;
-use crate::tree::{Consistency, MergeMode, TreeIdentity};
 
 /// What a [`Scripted`] sink does next, and what happened to it.
 struct Script {
@@ -109,14 +111,7 @@ struct Bench {
 }
 
 async fn bench(settings: PumpSettings, prepare: impl FnOnce(&MemFeed, &mut Script)) -> Bench {
-    let log = MemFeed::new(TreeIdentity {
-        cluster: ClusterId::new("a").unwrap(),
-        tree: TreeName::new("orders").unwrap(),
-        incarnation: Incarnation::new(5),
-        partitions: 4,
-        merge: MergeMode::LastWriterWins,
-        consistency: Consistency::Causal,
-    });
+    let log = MemFeed::sample();
     let mut script = Script {
         resumes: VecDeque::new(),
         panics: 0,
@@ -142,6 +137,7 @@ async fn bench(settings: PumpSettings, prepare: impl FnOnce(&MemFeed, &mut Scrip
         random: Random::from_seed(3),
         checkpoint: None,
         on_durable: Arc::new(move |cursor| seen.lock().push(cursor.lsn.get())),
+        letters: None,
     };
     let handle = pump.spawn(&tasks, Box::new(sink));
     Bench { log, script, changed, reported, tasks, handle }

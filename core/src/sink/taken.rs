@@ -5,12 +5,20 @@ use std::collections::VecDeque;
 use crate::feed::Cursor;
 use crate::id::Lsn;
 
+/// A batch that was taken over and is not durable.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    end: Lsn,
+    bytes: u64,
+    millis: Option<u64>,
+}
+
 /// The way of one run: `durable <= written`, and the bytes between the two are bounded.
 #[derive(Debug)]
 pub(super) struct Taken {
     durable: Cursor,
     written: Cursor,
-    batches: VecDeque<(Lsn, u64)>,
+    batches: VecDeque<Outstanding>,
     bytes: u64,
     window: u64,
 }
@@ -25,12 +33,32 @@ impl Taken {
         self.bytes < self.window
     }
 
-    /// Counts a batch that was taken over.
-    pub(super) fn take(&mut self, end: Cursor, bytes: u64) {
+    /// Up to where everything is durable.
+    pub(super) fn durable(&self) -> Cursor {
+        self.durable
+    }
+
+    /// Bytes that are not durable yet.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether nothing is outstanding.
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// The clock reading of the oldest record that is not durable yet.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        self.batches.front()?.millis
+    }
+
+    /// Counts a batch that was taken over, with the clock reading of its first record.
+    pub(super) fn take(&mut self, end: Cursor, bytes: u64, millis: Option<u64>) {
         self.written = end;
         self.bytes += bytes;
         if bytes > 0 {
-            self.batches.push_back((end.lsn, bytes));
+            self.batches.push_back(Outstanding { end: end.lsn, bytes, millis });
         }
     }
 
@@ -44,8 +72,8 @@ impl Taken {
         if moved {
             self.durable = cursor;
         }
-        while let Some((_, bytes)) = self.batches.front().copied().filter(|(end, _)| *end <= cursor.lsn) {
-            self.bytes -= bytes;
+        while let Some(done) = self.batches.front().copied().filter(|batch| batch.end <= cursor.lsn) {
+            self.bytes -= done.bytes;
             self.batches.pop_front();
         }
         Some(moved)
@@ -74,7 +102,7 @@ mod tests {
             let mut all: Vec<(u64, u64)> = Vec::new();
             for ((records, bytes), ack) in steps.into_iter().zip(acks) {
                 end += records;
-                taken.take(at(end), bytes * records);
+                taken.take(at(end), bytes * records, None);
                 all.push((end, bytes * records));
                 let ack = ack.index(usize::try_from(end).unwrap() + 1) as u64;
                 prop_assert_eq!(taken.advance(at(ack)), Some(ack > durable));

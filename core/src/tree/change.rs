@@ -35,7 +35,7 @@ pub struct Change {
 
 /// What a tree knows beyond the bytes of a batch.
 pub trait ChangeView: Send + Sync + 'static {
-    /// The effective changes of a batch at or after `from`, in log order. Maintenance is left out.
+    /// The effective changes of a batch at or after `from`, in log order, of the stretch that the batch means. Maintenance is left out.
     fn decode(&self, batch: &Batch, from: Lsn) -> Vec<Change>;
 
     /// Keys that a range delete removed here, and that nothing has set since: in key order, after a key, at most
@@ -61,6 +61,7 @@ pub(crate) fn decode_block(
         offsets[run.partition.index()] = run.first;
     }
     let skip = usize::from(framed.frame.skip);
+    let (from, end) = (from.max(batch.start().lsn), batch.end().lsn);
     let mut lsn = framed.frame.first_lsn;
     for (at, record) in block.records().flatten().enumerate() {
         let Some(offset) = offsets.get_mut(record.partition.index()) else { continue };
@@ -70,7 +71,7 @@ pub(crate) fn decode_block(
             continue;
         }
         let version = Version { hlc: record.hlc, origin: block.origin() };
-        if lsn >= from && record.kind != Kind::Mark && effective(lsn) {
+        if (from..end).contains(&lsn) && record.kind != Kind::Mark && effective(lsn) {
             let slice = |part: &[u8]| block.bytes().slice_ref(part);
             into.push(Change {
                 kind: record.kind,
