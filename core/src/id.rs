@@ -99,6 +99,11 @@ number!(
     SessionNumber,
     u64
 );
+number!(
+    /// Number of a grant of a lease: larger with each, never given out twice.
+    Epoch,
+    u64
+);
 position!(
     /// Number of a page within a session.
     PageId

@@ -3,6 +3,7 @@
 //! There is no global: three clusters share a process in the demo and in tests. Counters are taken out of their
 //! family once and counted per group or page, never per record.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,37 +17,52 @@ use prometheus_client::registry::Registry;
 /// Labels of one series.
 pub type Labels = Vec<(&'static str, String)>;
 
+#[derive(Debug, Default)]
+struct Inner {
+    registry: Registry,
+    counters: BTreeMap<String, Family<Labels, Counter>>,
+    gauges: BTreeMap<String, Family<Labels, Gauge>>,
+}
+
 /// The registry that a cluster hands down. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics(Arc<Mutex<Registry>>);
+pub struct Metrics(Arc<Mutex<Inner>>);
 
 impl Metrics {
-    /// Registers a family of counters; the name is given without its `_total`.
+    /// A family of counters, registered by the first who asks for it; the name is given without its `_total`.
     pub fn counters(&self, name: &str, help: &str) -> Family<Labels, Counter> {
-        let family = Family::<Labels, Counter>::default();
-        self.0.lock().register(name, help, family.clone());
-        family
+        let Inner { registry, counters, .. } = &mut *self.0.lock();
+        let family = counters.entry(name.to_owned()).or_insert_with(|| {
+            let family = Family::default();
+            registry.register(name, help, Family::clone(&family));
+            family
+        });
+        family.clone()
     }
 
-    /// Registers a family of gauges.
+    /// A family of gauges, registered by the first who asks for it: parts of different kinds share one.
     pub fn gauges(&self, name: &str, help: &str) -> Family<Labels, Gauge> {
-        let family = Family::<Labels, Gauge>::default();
-        self.0.lock().register(name, help, family.clone());
-        family
+        let Inner { registry, gauges, .. } = &mut *self.0.lock();
+        let family = gauges.entry(name.to_owned()).or_insert_with(|| {
+            let family = Family::default();
+            registry.register(name, help, Family::clone(&family));
+            family
+        });
+        family.clone()
     }
 
     /// Registers a family of histograms in seconds, from 50 us to about 26 s.
     pub fn seconds(&self, name: &str, help: &str) -> Family<Labels, Histogram, fn() -> Histogram> {
         let family: Family<Labels, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_05, 2.0, 20)));
-        self.0.lock().register(name, help, family.clone());
+        self.0.lock().registry.register(name, help, family.clone());
         family
     }
 
     /// Everything in the text format that Prometheus reads.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        encode(&mut text, &self.0.lock()).expect("writing to a string does not fail");
+        encode(&mut text, &self.0.lock().registry).expect("writing to a string does not fail");
         text
     }
 }

@@ -167,6 +167,33 @@ impl Registry {
         Ok(())
     }
 
+    /// Stores the position of a consumer at once, in one transaction with what must hold for it: the fence of a lease. A
+    /// position behind the one known in the same incarnation changes nothing.
+    ///
+    /// # Errors
+    /// `Conflict` when the fence did not hold, `NotFound` for a consumer that is not registered, or when it cannot be
+    /// stored.
+    pub async fn store(&self, consumer: &str, cursor: Cursor, fence: MetaChange) -> Result<(), Error> {
+        {
+            let consumers = self.consumers.lock();
+            let known = consumers.get(consumer).ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, format!("{consumer:?} is no consumer of this log"))
+            })?;
+            let back = known
+                .stored
+                .is_some_and(|stored| stored.incarnation == cursor.incarnation && stored.lsn >= cursor.lsn);
+            if back {
+                return Ok(());
+            }
+        }
+        let put = MetaChange::put(self.key(consumer), cursor.to_string().into_bytes());
+        self.meta.commit(vec![fence, put]).await?;
+        if let Some(position) = self.consumers.lock().get_mut(consumer) {
+            *position = Position { reported: Some(cursor), stored: Some(cursor) };
+        }
+        Ok(())
+    }
+
     /// Forgets a consumer, durably.
     ///
     /// # Errors

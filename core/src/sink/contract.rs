@@ -69,3 +69,30 @@ pub trait Sink: Send {
     /// Logged; nothing else comes of it.
     async fn close(&mut self) -> Result<(), SinkError>;
 }
+
+#[async_trait]
+impl Sink for Box<dyn Sink> {
+    fn kind(&self) -> &'static str {
+        self.as_ref().kind()
+    }
+
+    async fn resume(&mut self, ctx: &SinkContext) -> Result<Option<Cursor>, SinkError> {
+        self.as_mut().resume(ctx).await
+    }
+
+    async fn write(&mut self, batch: Batch) -> Result<(), SinkError> {
+        self.as_mut().write(batch).await
+    }
+
+    async fn durable(&mut self) -> Result<Cursor, SinkError> {
+        self.as_mut().durable().await
+    }
+
+    async fn sync(&mut self) -> Result<Cursor, SinkError> {
+        self.as_mut().sync().await
+    }
+
+    async fn close(&mut self) -> Result<(), SinkError> {
+        self.as_mut().close().await
+    }
+}

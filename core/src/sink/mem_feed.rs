@@ -261,6 +261,10 @@ impl LogView for MemFeed {
         self.0.state.lock().tails.clone()
     }
 
+    fn first(&self) -> Cursor {
+        self.cursor(self.0.state.lock().lowest)
+    }
+
     fn end(&self) -> Cursor {
         self.cursor(self.0.state.lock().end)
     }

@@ -98,12 +98,22 @@ impl PumpHandle {
     /// Goes on until everything that is in the log now is durable at the sink, for `budget` at most, then stops. Says
     /// whether all of it is.
     pub async fn drain(&self, budget: Duration) -> bool {
-        let end = self.log.end();
-        let reached = |status: &PumpStatus| status.durable.is_some_and(|durable| durable.lsn >= end.lsn);
-        let mut status = self.status.clone();
-        let over = |status: &PumpStatus| reached(status) || status.state == PumpState::Stopped;
-        let _ = tokio::time::timeout(budget, status.wait_for(over)).await;
+        let end = self.delivered(budget).await;
         self.stop().await;
-        reached(&self.status.borrow())
+        Self::reached(&self.status.borrow(), end)
+    }
+
+    /// Waits until everything that is in the log now is durable at the sink, for `budget` at most, and answers where that
+    /// is.
+    pub(super) async fn delivered(&self, budget: Duration) -> Cursor {
+        let end = self.log.end();
+        let mut status = self.status.clone();
+        let over = |status: &PumpStatus| Self::reached(status, end) || status.state == PumpState::Stopped;
+        let _ = tokio::time::timeout(budget, status.wait_for(over)).await;
+        end
+    }
+
+    pub(super) fn reached(status: &PumpStatus, end: Cursor) -> bool {
+        status.durable.is_some_and(|durable| durable.lsn >= end.lsn)
     }
 }

@@ -177,6 +177,9 @@ impl Worker {
     async fn run(&mut self, sink: &mut dyn Sink) -> Result<(), Fault> {
         let log = self.pump.log.clone();
         let checkpoint = self.durable();
+        if self.pump.checkpoint.is_some_and(|before| before != checkpoint) {
+            self.report(checkpoint, true); // what was parked since is passed over
+        }
         if self.pump.settings.dormant && !self.awake(checkpoint).await? {
             return Ok(());
         }

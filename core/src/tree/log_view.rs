@@ -49,6 +49,9 @@ pub trait LogView: Send + Sync + 'static {
     /// Where the local origin's applied records end, by partition.
     fn tails(&self) -> OriginMarks;
 
+    /// The first position that the log retains.
+    fn first(&self) -> Cursor;
+
     /// The end of the applied log.
     fn end(&self) -> Cursor;
 

@@ -90,6 +90,10 @@ impl LogView for Tree {
         self.own_marks()
     }
 
+    fn first(&self) -> Cursor {
+        self.cursor_at(self.0.storage.bounds().first)
+    }
+
     fn end(&self) -> Cursor {
         self.cursor_at(self.0.applied.state.read().next_lsn)
     }
