@@ -48,7 +48,7 @@ mod local;
 mod serve;
 pub mod status;
 
-pub use cluster::{Cluster, ClusterBuilder};
+pub use cluster::{Cluster, ClusterBuilder, SinkOptions};
 pub use config::{ClusterConfig, Peer};
 pub use tidewire_core::error::{Error, ErrorKind};
 pub use tidewire_core::tree::{

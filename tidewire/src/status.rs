@@ -26,8 +26,8 @@ pub struct Status {
     pub trees: Vec<TreeStatus>,
     /// Its links: one entry for each peer, tree and direction.
     pub peers: Vec<PeerStatus>,
-    /// The names of its sinks.
-    pub sinks: Vec<String>,
+    /// Its sinks, by tree and name.
+    pub sinks: Vec<SinkStatus>,
 }
 
 /// The bound addresses; absent where nothing listens.
@@ -164,6 +164,32 @@ pub struct PeerStatus {
     pub lag: Lag,
     /// When the last acknowledgement came or went, in milliseconds since 1970.
     pub last_ack: Option<u64>,
+}
+
+/// One sink of a tree.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct SinkStatus {
+    /// Its name.
+    pub name: String,
+    /// The tree that feeds it.
+    pub tree: String,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it is doing: `starting`, `running`, `caught_up`, `backing_off`, `stalled`, `halted`, `paused`, `stopped`.
+    pub state: String,
+    /// Why, where the state needs a reason.
+    pub reason: Option<String>,
+    /// How far the destination is behind the log.
+    pub lag: Lag,
+    /// The stored position.
+    pub checkpoint: Option<String>,
+    /// Records of the log that became durable at the destination since this run began.
+    pub delivered: u64,
+    /// Failed attempts in a row.
+    pub failures: u32,
+    /// Records that the destination does not take, parked.
+    pub dead_letters: u64,
 }
 
 /// How far one side is behind the other.

@@ -174,22 +174,27 @@ impl Registry {
     /// `Conflict` when the fence did not hold, `NotFound` for a consumer that is not registered, or when it cannot be
     /// stored.
     pub async fn store(&self, consumer: &str, cursor: Cursor, fence: MetaChange) -> Result<(), Error> {
+        let window = self.log.as_ref().map(|log| log());
         {
-            let consumers = self.consumers.lock();
-            let known = consumers.get(consumer).ok_or_else(|| {
+            let mut consumers = self.consumers.lock();
+            let known = consumers.get_mut(consumer).ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, format!("{consumer:?} is no consumer of this log"))
             })?;
             let back = known
                 .stored
                 .is_some_and(|stored| stored.incarnation == cursor.incarnation && stored.lsn >= cursor.lsn);
-            if back {
+            let of_log = window.filter(|window| window.incarnation == cursor.incarnation);
+            known.fell_off = of_log.is_some_and(|window| cursor.lsn < window.floor);
+            let outside = window.is_some() && of_log.is_none_or(|window| cursor.lsn > window.head);
+            // What the log does not hold is no pin: the consumer is told when it reads.
+            if back || known.fell_off || outside {
                 return Ok(());
             }
         }
         let put = MetaChange::put(self.key(consumer), cursor.to_string().into_bytes());
         self.meta.commit(vec![fence, put]).await?;
         if let Some(position) = self.consumers.lock().get_mut(consumer) {
-            *position = Position { reported: Some(cursor), stored: Some(cursor) };
+            *position = Position { reported: Some(cursor), stored: Some(cursor), ..Position::default() };
         }
         Ok(())
     }

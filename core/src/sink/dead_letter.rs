@@ -9,8 +9,8 @@ use crate::tree::Change;
 
 /// The first byte of a stored letter.
 const VERSION: u8 = 1;
-/// Everything before the three texts: version, kind, time, HLC, origin, incarnation, partition, offset.
-const HEAD_BYTES: usize = 2 + 8 * 4 + 2 + 8;
+/// Everything before the four texts: version, kind, time, HLC, origin, incarnation, partition, offset, deadline.
+const HEAD_BYTES: usize = 2 + 8 * 4 + 2 + 8 + 8;
 
 /// One record that a destination will never take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +19,14 @@ pub struct DeadLetter {
     pub at: Cursor,
     /// What happens.
     pub kind: Kind,
-    /// The key.
+    /// The key, or the first key of a range.
     pub key: Bytes,
+    /// The key after the last one of a range.
+    pub end_key: Option<Bytes>,
     /// The value.
     pub value: Bytes,
+    /// When the value expires, in milliseconds since 1970.
+    pub deadline_ms: Option<u64>,
     /// Its version.
     pub version: Version,
     /// Its identity.
@@ -39,7 +43,9 @@ impl DeadLetter {
             at,
             kind: change.kind,
             key: Bytes::copy_from_slice(&change.key),
+            end_key: change.end_key.as_deref().map(Bytes::copy_from_slice),
             value: Bytes::copy_from_slice(&change.value),
+            deadline_ms: change.deadline_ms,
             version: change.version,
             dot: change.dot,
             error,
@@ -48,7 +54,7 @@ impl DeadLetter {
     }
 
     pub(super) fn encode(&self) -> Bytes {
-        let mut bytes = BytesMut::with_capacity(HEAD_BYTES + 12 + self.key.len() + self.value.len());
+        let mut bytes = BytesMut::with_capacity(HEAD_BYTES + 16 + self.key.len() + self.value.len());
         bytes.put_u8(VERSION);
         bytes.put_u8(self.kind as u8);
         bytes.put_u64_le(self.parked_ms);
@@ -57,7 +63,10 @@ impl DeadLetter {
         bytes.put_u64_le(self.dot.incarnation.get());
         bytes.put_u16_le(self.dot.partition.get());
         bytes.put_u64_le(self.dot.offset.get());
-        for text in [&self.key[..], &self.value[..], self.error.as_bytes()] {
+        bytes.put_u64_le(self.deadline_ms.unwrap_or_default());
+        // No key is empty, so an empty end stands for none.
+        let end_key = self.end_key.as_deref().unwrap_or_default();
+        for text in [&self.key[..], end_key, &self.value[..], self.error.as_bytes()] {
             bytes.put_u32_le(u32::try_from(text.len()).expect("a record is below 16 MiB"));
             bytes.put_slice(text);
         }
@@ -76,13 +85,15 @@ impl DeadLetter {
             rest = after;
             Some(text)
         };
-        let (key, value, error) = (text()?, text()?, text()?);
+        let (key, end_key, value, error) = (text()?, text()?, text()?, text()?);
         let origin = OriginTag::new(long(18)?);
         Some(Self {
             at,
             kind: Kind::from_byte(head[1]).ok()?,
             key: Bytes::copy_from_slice(key),
+            end_key: (!end_key.is_empty()).then(|| Bytes::copy_from_slice(end_key)),
             value: Bytes::copy_from_slice(value),
+            deadline_ms: long(44).filter(|deadline| *deadline > 0),
             version: Version { hlc: Hlc::new(long(10)?), origin },
             dot: Dot {
                 origin,
@@ -100,19 +111,22 @@ impl DeadLetter {
 mod tests {
     use super::*;
     use crate::id::Lsn;
+    use crate::record::Mutation;
     use crate::sink::MemFeed;
     use crate::tree::ChangeView;
 
     #[test]
     fn a_letter_survives_being_stored_and_half_of_one_is_refused() {
         let log = MemFeed::sample();
-        log.put("a key", 20);
-        let change = log.decode(&log.whole(), Lsn::ZERO).remove(0);
-        let letter = DeadLetter::new(log.whole().start(), &change, "no".to_owned(), 7);
-        let bytes = letter.encode();
-        assert_eq!(DeadLetter::decode(letter.at, &bytes), Some(letter.clone()));
-        for length in 0..bytes.len() {
-            assert_eq!(DeadLetter::decode(letter.at, &bytes[..length]), None, "{length}");
+        let expiring = Mutation { deadline_ms: Some(9), ..Mutation::set("a key", vec![7; 20]) };
+        log.push(&[expiring, Mutation::delete_range("a", "b")]);
+        for change in log.decode(&log.whole(), Lsn::ZERO) {
+            let letter = DeadLetter::new(log.whole().start(), &change, "no".to_owned(), 7);
+            let bytes = letter.encode();
+            assert_eq!(DeadLetter::decode(letter.at, &bytes), Some(letter.clone()));
+            for length in 0..bytes.len() {
+                assert_eq!(DeadLetter::decode(letter.at, &bytes[..length]), None, "{length}");
+            }
         }
     }
 }

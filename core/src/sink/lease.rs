@@ -52,7 +52,7 @@ impl Leases {
         loop {
             let (held, beat) = (self.meta.get(&key).await?, self.meta.get(&beat_key).await?);
             if let Some(record) = &held
-                && !(self.others == Others::Gone && !self.is_ours(record))
+                && (self.others == Others::MayLive || self.is_ours(record))
             {
                 let since = match &seen {
                     Some((record, sign, since)) if *record == held && *sign == beat => *since,

@@ -16,7 +16,8 @@ use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
 use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, TreeName};
 use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Kind, Mutation};
 use crate::tree::{
-    Change, ChangeView, Consistency, Located, LogView, MergeMode, Progress, Standing, TreeIdentity, decode_block,
+    Change, ChangeView, Consistency, Located, LogView, MergeMode, Progress, Standing, TreeIdentity,
+    decode_block,
 };
 
 /// Bytes that one read brings at most, if more than one group is there.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::{Backoff, BackoffSettings};
 use super::contract::Sink;
 use super::dead_letters::DeadLetters;
-use super::pump_handle::{PumpHandle, PumpState, PumpStatus};
+use super::pump_handle::{PumpHandle, PumpStatus};
 use super::worker::Worker;
 use crate::clock::WallClock;
 use crate::feed::{Cursor, FeedSource};

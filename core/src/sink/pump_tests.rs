@@ -11,6 +11,7 @@ use crate::error::{SinkError, SinkErrorKind};
 use crate::feed::Batch;
 use crate::id::{Incarnation, Lsn};
 use crate::sink::MemFeed;
+use crate::sink::PumpState;
 use crate::sink::SinkContext;
 use crate::tasks::Threads;
 

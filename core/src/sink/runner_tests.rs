@@ -215,7 +215,7 @@ async fn f35_a_sink_that_stops_at_poison_says_where_and_loses_nothing() {
 async fn full_dead_letters_stop_the_sink_and_park_nothing_more() {
     let mut bench = Bench::new();
     bench.settings.pump.on_poison = OnPoison::DeadLetter;
-    bench.letter_bytes = 150;
+    bench.letter_bytes = 160;
     bench.put(0, 10);
     bench.faults.reject(|change| change.key == "k3" || change.key == "k5");
     let sink = bench.spawn("out").await;

@@ -133,6 +133,22 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| self.not_understood(&error))
     }
 
+    /// An order: a call that changes something, and its answer.
+    pub(crate) fn order(
+        &self,
+        method: &str,
+        path: &str,
+        query: &[(&str, &[u8])],
+        body: Option<Vec<u8>>,
+    ) -> Result<(), Failure> {
+        let url = self.query_url(path, query);
+        let answer = match method {
+            "DELETE" => self.authorized(self.agent.delete(url)).call(),
+            _ => self.authorized(self.agent.post(url)).send(body.unwrap_or_default()),
+        };
+        self.answer(answer).map(drop)
+    }
+
     /// An answer that stays open.
     pub(crate) fn stream(
         &self,
@@ -204,6 +220,11 @@ impl Client {
 /// A tree's resource in the API.
 pub(crate) fn tree_path(tree: &str, resource: &str) -> String {
     format!("/v1/trees/{}/{resource}", encode(tree.as_bytes()))
+}
+
+/// A name as one segment of a path.
+pub(crate) fn segment(name: &str) -> String {
+    encode(name.as_bytes())
 }
 
 pub(super) fn encode(bytes: &[u8]) -> String {

@@ -10,8 +10,9 @@ use super::collect::GcArgs;
 use super::config::ConfigCommand;
 use super::data::{KeyArgs, PutArgs, RangeArgs, ScanArgs, WatchArgs};
 use super::load::LoadArgs;
+use super::sinks::{AddPeerArgs, DeadLettersCommand, PeerArgs, SinksCommand};
 use super::wal::WalCommand;
-use super::{Failure, collect, config, data, load, status, wal};
+use super::{Failure, collect, config, data, load, sinks, status, wal};
 use crate::bench::BenchArgs;
 use crate::demo::DemoArgs;
 use crate::serve::ServeArgs;
@@ -55,6 +56,12 @@ enum Command {
     /// The clusters that the server exchanges writes with
     #[command(subcommand)]
     Peers(PeersCommand),
+    /// The destinations that the server's trees feed
+    #[command(subcommand)]
+    Sinks(SinksCommand),
+    /// Records that a destination does not take
+    #[command(subcommand)]
+    DeadLetters(DeadLettersCommand),
     /// Look at the log of a stopped server, check it, cut it where it is damaged
     #[command(subcommand)]
     Wal(WalCommand),
@@ -68,6 +75,10 @@ enum Command {
 enum PeersCommand {
     /// List the links with their state and lag
     List(Connection),
+    /// Exchange writes with another cluster, until the next restart
+    Add(AddPeerArgs),
+    /// End the exchange with a cluster and free what it holds of the logs
+    Remove(PeerArgs),
 }
 
 /// Runs the command of this process.
@@ -102,6 +113,10 @@ fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         Command::Status(connection) => status::status(&connection, out)?,
         Command::Gc(args) => collect::gc(&args, out)?,
         Command::Peers(PeersCommand::List(connection)) => status::peers(&connection, out)?,
+        Command::Peers(PeersCommand::Add(args)) => sinks::add_peer(&args, out)?,
+        Command::Peers(PeersCommand::Remove(args)) => sinks::remove_peer(&args, out)?,
+        Command::Sinks(command) => sinks::sinks(&command, out)?,
+        Command::DeadLetters(command) => sinks::dead_letters(&command, out)?,
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use serde::Deserialize;
 
-use super::Failure;
 use super::client::{Client, Connection};
 use super::table::{Table, bytes_for_people, seconds_for_people};
+use super::{Failure, sinks};
 use crate::status::{Direction, Lag, PeerState, PeerStatus, Status, TreeStatus};
 
 pub(crate) fn status(connection: &Connection, out: &mut dyn Write) -> Result<(), Failure> {
@@ -40,6 +40,10 @@ pub(crate) fn status(connection: &Connection, out: &mut dyn Write) -> Result<(),
     if !status.peers.is_empty() {
         writeln!(out)?;
         write!(out, "{}", peers_table(&status.peers))?;
+    }
+    if !status.sinks.is_empty() {
+        writeln!(out)?;
+        write!(out, "{}", sinks::table(&status.sinks))?;
     }
     Ok(())
 }
@@ -125,6 +129,6 @@ fn state_for_people(state: PeerState) -> &'static str {
     }
 }
 
-fn lag_for_people(lag: Lag) -> String {
+pub(super) fn lag_for_people(lag: Lag) -> String {
     format!("{} entries, {}, {:.3} s", lag.entries, bytes_for_people(lag.bytes), lag.seconds)
 }

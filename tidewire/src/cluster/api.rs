@@ -1,17 +1,23 @@
 //! The cluster as its HTTP API sees it.
 
+use async_trait::async_trait;
 use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tidewire_connectors::json::text_or_base64;
 use tidewire_core::error::Error;
 use tidewire_core::gc::GcReport;
 use tidewire_core::id::ClusterId;
 use tidewire_core::metrics::Metrics;
+use tidewire_core::record::Kind;
+use tidewire_core::sink::DeadLetter;
 use tidewire_core::tree::Tree;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::Cluster;
-use crate::http::Site;
+use crate::http::{Order, SinkAction, Site};
 use crate::status::Status;
 
+#[async_trait]
 impl Site for Cluster {
     fn id(&self) -> &ClusterId {
         Self::id(self)
@@ -41,7 +47,69 @@ impl Site for Cluster {
         Self::readiness(self)
     }
 
+    async fn carry_out(&self, order: Order) -> Result<Value, Error> {
+        match order {
+            Order::Sink { name, tree, action } => {
+                let tree = match tree {
+                    Some(tree) => tree,
+                    None => self.tree_of_sink(&name)?,
+                };
+                let mut freed = 0;
+                match action {
+                    SinkAction::Pause => self.pause_sink(&tree, &name).await?,
+                    SinkAction::Resume => self.resume_sink(&tree, &name).await?,
+                    SinkAction::Restart => self.restart_sink(&tree, &name)?,
+                    SinkAction::Remove => freed = self.remove_sink(&tree, &name).await?,
+                }
+                Ok(json!({"sink": name, "tree": tree, "freed_bytes": freed}))
+            }
+            Order::DeadLetters { name, tree } => {
+                let tree = match tree {
+                    Some(tree) => tree,
+                    None => self.tree_of_sink(&name)?,
+                };
+                let letters = self.dead_letters(&tree, &name).await?;
+                let names = self.find_tree(&tree);
+                let lines = letters.iter().map(|letter| letter_json(names.as_ref(), letter));
+                Ok(json!({"dead_letters": lines.collect::<Vec<_>>()}))
+            }
+            Order::AddPeer(peer) => {
+                let id = peer.id.clone();
+                self.add_peer(peer).await?;
+                Ok(json!({"peer": id}))
+            }
+            Order::RemovePeer(id) => {
+                self.remove_peer(&id).await?;
+                Ok(json!({"peer": id}))
+            }
+        }
+    }
+
     fn stop_token(&self) -> CancellationToken {
         Self::stop_token(self)
     }
+}
+
+/// A dead letter without its value.
+fn letter_json(tree: Option<&Tree>, letter: &DeadLetter) -> Value {
+    let origin =
+        tree.map_or_else(|| letter.dot.origin.to_string(), |tree| tree.origin_name(letter.dot.origin));
+    let (key, key_base64) = text_or_base64(&letter.key);
+    let op = match letter.kind {
+        Kind::Set => "set",
+        Kind::Delete => "delete",
+        Kind::DeleteRange => "delete_range",
+        Kind::Mark => "mark",
+    };
+    json!({
+        "cursor": letter.at.to_string(),
+        "op": op,
+        "key": key,
+        "key_base64": key_base64,
+        "value_bytes": letter.value.len(),
+        "version": format!("{}@{origin}", letter.version.hlc),
+        "dot": format!("{origin}/{}/{}", letter.dot.partition, letter.dot.offset),
+        "error": letter.error,
+        "parked_ms": letter.parked_ms,
+    })
 }

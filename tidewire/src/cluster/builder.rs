@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::directory::{Directory, pin_cluster};
 use super::handle::{Cluster, Inner, Meta};
 use super::links::Links;
+use super::sinks::Sinks;
 use crate::config::ClusterConfig;
 
 /// Assembles a cluster. What is not given is the real thing: files, system clock, gRPC.
@@ -131,6 +132,7 @@ impl ClusterBuilder {
             None => default_transport(&config)?,
         };
         let boot = BootId::new(random.id());
+        let sinks = Sinks::new(meta.store(), boot, wall.clone(), &metrics);
         let links = Links::new(&id, boot, transport, wall, &metrics);
         let inner = Inner {
             wal_metrics: WalMetrics::new(&metrics),
@@ -151,6 +153,7 @@ impl ClusterBuilder {
             trees: DashMap::new(),
             opening: tokio::sync::Mutex::default(),
             links,
+            sinks,
             started: Instant::now(),
         };
         Cluster::start(inner).await

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::builder::ClusterBuilder;
 use super::directory::Directory;
 use super::links::Links;
+use super::sinks::Sinks;
 use crate::config::{self, ClusterConfig, Peer};
 
 /// The metadata store, and whether closing it is our part.
@@ -66,6 +67,7 @@ pub(super) struct Inner {
     pub(super) trees: DashMap<String, Tree>,
     pub(super) opening: tokio::sync::Mutex<()>,
     pub(super) links: Links,
+    pub(super) sinks: Sinks,
     pub(super) started: Instant,
 }
 
@@ -134,7 +136,7 @@ impl Cluster {
         for peer in &self.0.config.peers {
             self.add_peer(peer.clone()).await?;
         }
-        Ok(())
+        self.start_sinks().await
     }
 
     /// The cluster's name.
@@ -160,6 +162,7 @@ impl Cluster {
             tree.show_buffers(&self.0.buffers);
         }
         self.0.links.show_buffers(&self.0.buffers);
+        self.0.sinks.show_buffers(&self.0.buffers);
         &self.0.metrics
     }
 
@@ -283,8 +286,8 @@ impl Cluster {
         self.0.links.release_unlisted().await
     }
 
-    /// Stops in order: no new writes, everything pending made durable, peers told what they have not acknowledged as far
-    /// as the drain budget allows, positions stored.
+    /// Stops in order: no new writes, everything pending made durable, peers and sinks told what they have not
+    /// acknowledged as far as the drain budget allows, positions stored, leases given back.
     ///
     /// # Errors
     /// When the last positions could not be stored; nothing acknowledged is lost by that.
@@ -293,7 +296,7 @@ impl Cluster {
         self.0.links.begin_stop();
         let trees = self.trees();
         futures::future::join_all(trees.iter().map(|tree| tree.drain(budget))).await;
-        self.0.links.stop(budget).await;
+        futures::join!(self.0.sinks.stop(budget), self.0.links.stop(budget));
         for tree in &trees {
             tree.snapshot_before_stop().await;
         }

@@ -20,7 +20,7 @@ impl Cluster {
             health: self.health(),
             trees: self.trees().iter().map(|tree| self.tree_status(tree)).collect(),
             peers,
-            sinks: Vec::new(),
+            sinks: self.0.sinks.status(),
         }
     }
 
@@ -30,6 +30,7 @@ impl Cluster {
     /// The reasons.
     pub fn readiness(&self) -> Result<(), Vec<String>> {
         let mut reasons = self.failures();
+        reasons.extend(self.0.sinks.troubles());
         if self.stop_token().is_cancelled() || self.0.links.is_stopping() {
             reasons.insert(0, "shutting down".to_owned());
         }
@@ -58,7 +59,8 @@ impl Cluster {
                 peer.reason.unwrap_or_else(|| "refused".to_owned())
             )
         });
-        let reasons: Vec<String> = failures.into_iter().chain(refusals).collect();
+        let reasons: Vec<String> =
+            failures.into_iter().chain(refusals).chain(self.0.sinks.troubles()).collect();
         let state =
             if state == HealthState::Ok && !reasons.is_empty() { HealthState::Degraded } else { state };
         Health { state, reasons }

@@ -140,6 +140,14 @@ impl Links {
         Ok(())
     }
 
+    /// Who follows a tree's log.
+    pub(super) fn cursors(&self, tree: &TreeName) -> Result<Arc<Registry>, Error> {
+        let state = self.state.lock();
+        let enrolled = state.trees.get(tree);
+        let nothing = || Error::new(ErrorKind::NotFound, format!("there is no tree {tree}"));
+        enrolled.map(|enrolled| enrolled.cursors.clone()).ok_or_else(nothing)
+    }
+
     /// Lets a peer in.
     pub(super) fn allow(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
         let mut state = self.state.lock();

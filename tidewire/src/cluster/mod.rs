@@ -8,9 +8,12 @@ mod api;
 mod builder;
 mod collecting;
 mod directory;
+mod feeding;
 mod handle;
 mod health;
 mod links;
+mod sinks;
 
 pub use builder::ClusterBuilder;
 pub use handle::Cluster;
+pub use sinks::SinkOptions;

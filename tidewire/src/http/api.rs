@@ -114,6 +114,7 @@ impl Api {
             (Resource::Keys(tree), _) => self.scan(self.tree(&tree)?, headers, query).await?,
             (Resource::Batch(tree), _) => self.batch(&self.tree(&tree)?, body).await?,
             (Resource::Changes(tree), _) => self.changes(&self.tree(&tree)?, query)?,
+            (Resource::Admin(resource), method) => self.admin(resource, method, query, body).await?,
             (Resource::Digest(tree), _) => self.digest(self.tree(&tree)?).await?,
             (Resource::Gc(tree), _) => self.gc(&tree, query).await?,
             (Resource::Snapshot(tree), _) => snapshot(&self.tree(&tree)?).await?,

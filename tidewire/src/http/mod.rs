@@ -4,6 +4,7 @@
 //! cluster only as a [`Site`]. Nothing that a client does makes it hold more than a bounded number of connections,
 //! streams and bytes of bodies; what is over a bound waits in the listen queue or is answered 429. `serve` starts it.
 
+mod admin;
 mod api;
 mod batch;
 mod body;
@@ -25,6 +26,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use admin::{Order, SinkAction};
 pub use config::HttpConfig;
 pub use server::HttpServer;
 pub use site::Site;

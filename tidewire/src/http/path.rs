@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::limits::MAX_KEY_BYTES;
 
+use super::admin::AdminResource;
 use super::failure::invalid;
 
 /// What a path names.
@@ -28,6 +29,8 @@ pub(super) enum Resource {
     Snapshot(String),
     /// A pass of the collector over a tree's log.
     Gc(String),
+    /// What operators order.
+    Admin(AdminResource),
 }
 
 impl Resource {
@@ -52,6 +55,10 @@ impl Resource {
             Some((tree, "gc")) => return Ok(Self::Gc(named(tree)?)),
             _ => {}
         }
+        if let Some(rest) = path.strip_prefix("/v1/admin/") {
+            let segments: Result<Vec<String>, Error> = rest.split('/').map(named).collect();
+            return AdminResource::parse(&segments?).map(Self::Admin).ok_or_else(nothing);
+        }
         let (tree, rest) =
             path.strip_prefix("/v1/trees/").and_then(|rest| rest.split_once('/')).ok_or_else(nothing)?;
         let tree = named(tree)?;
@@ -74,6 +81,7 @@ impl Resource {
             Self::Key(..) => "GET, HEAD, PUT, DELETE",
             Self::Keys(_) => "GET, HEAD, DELETE",
             Self::Batch(_) | Self::Snapshot(_) | Self::Gc(_) => "POST",
+            Self::Admin(resource) => resource.methods(),
             _ => "GET, HEAD",
         }
     }

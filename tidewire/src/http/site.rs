@@ -1,16 +1,20 @@
 //! [`Site`]: what the API needs of a cluster.
 
+use async_trait::async_trait;
 use futures::future::BoxFuture;
-use tidewire_core::error::Error;
+use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::gc::GcReport;
 use tidewire_core::id::ClusterId;
 use tidewire_core::metrics::Metrics;
 use tidewire_core::tree::Tree;
 use tokio_util::sync::CancellationToken;
 
+use super::admin::Order;
 use crate::status::Status;
 
-/// A cluster as the API sees it. Every call but [`gc`](Site::gc) is answered from memory and may happen once per request.
+/// A cluster as the API sees it. Every call but [`gc`](Site::gc) and an order is answered from memory and may happen once
+/// per request.
+#[async_trait]
 pub trait Site: Send + Sync + 'static {
     /// The cluster's name.
     fn id(&self) -> &ClusterId;
@@ -38,6 +42,15 @@ pub trait Site: Send + Sync + 'static {
     /// # Errors
     /// The reasons.
     fn readiness(&self) -> Result<(), Vec<String>>;
+
+    /// Does what an operator orders, and answers with what came of it.
+    ///
+    /// # Errors
+    /// When it cannot be done; here, always.
+    async fn carry_out(&self, order: Order) -> Result<serde_json::Value, Error> {
+        drop(order);
+        Err(Error::new(ErrorKind::NotFound, "this server takes no orders"))
+    }
 
     /// Fires when the API has to stop: no new connections, streams end, requests in flight have five seconds.
     fn stop_token(&self) -> CancellationToken;

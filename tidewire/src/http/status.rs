@@ -18,7 +18,10 @@ GET             /v1/trees/{tree}/changes      ?from=now|beginning or ?cursor=, &
 GET             /v1/trees/{tree}/digest       equal on clusters that hold the same
 POST            /v1/admin/trees/{tree}/snapshot   write one now: the next start replays less
 POST            /v1/admin/trees/{tree}/gc?dry_run=   let the log forget what nobody needs, and report
-GET             /v1/status                    trees, peers, health
+GET             /v1/status                    trees, peers, sinks, health
+GET             /v1/admin/sinks               POST .../{name}/pause|resume|restart, DELETE .../{name}; ?tree=
+GET             /v1/admin/dead-letters/{sink} what a destination does not take
+GET POST        /v1/admin/peers               DELETE .../{id}
 GET             /healthz /readyz /metrics
 ";
 

@@ -1,0 +1,172 @@
+//! `sinks`, `dead-letters` and what changes `peers`: orders to a server.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+
+use super::Failure;
+use super::client::{Client, Connection, segment};
+use super::status::lag_for_people;
+use super::table::Table;
+use crate::status::SinkStatus;
+
+/// What can be done with sinks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SinksCommand {
+    /// List the sinks with their state and lag
+    List(Connection),
+    /// Stop a sink until it is resumed, also over restarts; it keeps its hold on the log
+    Pause(SinkArgs),
+    /// End a pause
+    Resume(SinkArgs),
+    /// Let a sink try again at once, also one that is halted
+    Restart(SinkArgs),
+    /// End a sink and free what it holds: its place in the log, its dead letters
+    Remove(SinkArgs),
+}
+
+/// What can be done with dead letters.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadLettersCommand {
+    /// List the records that a sink's destination does not take
+    List(SinkArgs),
+}
+
+/// A sink of a server.
+#[derive(Debug, Args)]
+pub(crate) struct SinkArgs {
+    /// The sink's name
+    name: String,
+    /// Its tree, where several have a sink of this name
+    #[arg(long, value_name = "TREE")]
+    tree: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Another cluster.
+#[derive(Debug, Args)]
+pub(crate) struct AddPeerArgs {
+    /// The other cluster's id
+    id: String,
+    /// Its replication address, as http://HOST:PORT; without it, only receive from it
+    peer_url: Option<String>,
+    /// Exchange only these trees
+    #[arg(long = "tree", value_name = "TREE")]
+    trees: Vec<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// A peer of a server.
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// The other cluster's id
+    id: String,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(crate) fn sinks(command: &SinksCommand, out: &mut dyn Write) -> Result<(), Failure> {
+    let (args, method, action, done) = match command {
+        SinksCommand::List(connection) => return list(connection, out),
+        SinksCommand::Pause(args) => (args, "POST", "/pause", "paused"),
+        SinksCommand::Resume(args) => (args, "POST", "/resume", "resumed"),
+        SinksCommand::Restart(args) => (args, "POST", "/restart", "restarted"),
+        SinksCommand::Remove(args) => (args, "DELETE", "", "removed"),
+    };
+    let path = format!("/v1/admin/sinks/{}{action}", segment(&args.name));
+    Client::new(&args.connection)?.order(method, &path, &args.query(), None)?;
+    writeln!(out, "{done} {}", args.name)?;
+    Ok(())
+}
+
+fn list(connection: &Connection, out: &mut dyn Write) -> Result<(), Failure> {
+    let client = Client::new(connection)?;
+    let raw = client.json("/v1/admin/sinks", &[])?;
+    let sinks = raw.get("sinks").cloned().unwrap_or_default();
+    if connection.json {
+        writeln!(out, "{sinks}")?;
+        return Ok(());
+    }
+    let sinks = Vec::<SinkStatus>::deserialize(&sinks).map_err(|error| client.not_understood(&error))?;
+    if sinks.is_empty() {
+        writeln!(out, "no sinks: add [[sinks]] to the configuration file")?;
+    } else {
+        write!(out, "{}", table(&sinks))?;
+    }
+    Ok(())
+}
+
+/// Sinks as a table.
+pub(super) fn table(sinks: &[SinkStatus]) -> Table {
+    let mut table =
+        Table::new(["SINK", "TREE", "TYPE", "STATE", "BEHIND", "DELIVERED", "DEAD LETTERS", "REASON"]);
+    for sink in sinks {
+        table.row([
+            sink.name.clone(),
+            sink.tree.clone(),
+            sink.kind.clone(),
+            sink.state.replace('_', " "),
+            lag_for_people(sink.lag),
+            sink.delivered.to_string(),
+            sink.dead_letters.to_string(),
+            sink.reason.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table
+}
+
+pub(crate) fn dead_letters(command: &DeadLettersCommand, out: &mut dyn Write) -> Result<(), Failure> {
+    let DeadLettersCommand::List(args) = command;
+    let path = format!("/v1/admin/dead-letters/{}", segment(&args.name));
+    let raw = Client::new(&args.connection)?.json(&path, &args.query())?;
+    let letters = raw.get("dead_letters").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
+    if args.connection.json {
+        writeln!(out, "{}", serde_json::Value::from(letters))?;
+        return Ok(());
+    }
+    if letters.is_empty() {
+        writeln!(out, "no dead letters")?;
+        return Ok(());
+    }
+    let mut table = Table::new(["CURSOR", "DOT", "OP", "KEY", "ERROR"]);
+    for letter in letters {
+        let text = |name: &str| letter.get(name).and_then(serde_json::Value::as_str).map(str::to_owned);
+        let key = text("key").or_else(|| Some(format!("base64:{}", text("key_base64")?)));
+        let column = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        table.row([
+            column(text("cursor")),
+            column(text("dot")),
+            column(text("op")),
+            column(key),
+            column(text("error")),
+        ]);
+    }
+    write!(out, "{table}")?;
+    Ok(())
+}
+
+pub(crate) fn add_peer(args: &AddPeerArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let peer = serde_json::json!({
+        "id": args.id, "url": args.peer_url, "send": args.peer_url.is_some(), "trees": args.trees,
+    });
+    let client = Client::new(&args.connection)?;
+    client.order("POST", "/v1/admin/peers", &[], Some(peer.to_string().into_bytes()))?;
+    writeln!(out, "added {} until the next restart; list it under [[peers]] to keep it", args.id)?;
+    Ok(())
+}
+
+pub(crate) fn remove_peer(args: &PeerArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let path = format!("/v1/admin/peers/{}", segment(&args.id));
+    Client::new(&args.connection)?.order("DELETE", &path, &[], None)?;
+    writeln!(out, "removed {}; what it held of the logs is free", args.id)?;
+    Ok(())
+}
+
+impl SinkArgs {
+    fn query(&self) -> Vec<(&str, &[u8])> {
+        self.tree.iter().map(|tree| ("tree", tree.as_bytes())).collect()
+    }
+}

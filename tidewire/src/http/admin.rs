@@ -1,0 +1,144 @@
+//! What operators order over HTTP: sinks, dead letters, peers.
+
+use axum::body::Body;
+use axum::http::Method;
+use axum::response::Response;
+use serde_json::json;
+use tidewire_core::error::Error;
+
+use super::api::Api;
+use super::failure::invalid;
+use super::json::json_answer;
+use super::query::Query;
+use crate::config::Peer;
+
+/// Largest body of an order.
+const ORDER_BYTES: usize = 64 * 1024;
+
+/// A resource below `/v1/admin/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum AdminResource {
+    /// All sinks.
+    Sinks,
+    /// One sink, by name.
+    Sink(String),
+    /// Something to do with one sink.
+    SinkAction(String, SinkAction),
+    /// What one sink's destination does not take.
+    DeadLetters(String),
+    /// All links.
+    Peers,
+    /// One peer.
+    Peer(String),
+}
+
+/// What can be done with a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkAction {
+    /// Stop it until it is resumed.
+    Pause,
+    /// End the pause.
+    Resume,
+    /// Try again at once.
+    Restart,
+    /// End it and free what it holds.
+    Remove,
+}
+
+/// An order of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Something with a sink; without a tree, the only one of that name.
+    Sink {
+        /// Its name.
+        name: String,
+        /// Its tree.
+        tree: Option<String>,
+        /// What.
+        action: SinkAction,
+    },
+    /// List what a sink's destination does not take.
+    DeadLetters {
+        /// The sink's name.
+        name: String,
+        /// Its tree.
+        tree: Option<String>,
+    },
+    /// Exchange writes with another cluster.
+    AddPeer(Peer),
+    /// End that.
+    RemovePeer(String),
+}
+
+impl AdminResource {
+    /// The resource of what stands behind `/v1/admin/`, decoded segment by segment.
+    pub(super) fn parse(segments: &[String]) -> Option<Self> {
+        let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+        Some(match words.as_slice() {
+            ["sinks"] => Self::Sinks,
+            ["sinks", name] => Self::Sink((*name).to_owned()),
+            ["sinks", name, "pause"] => Self::SinkAction((*name).to_owned(), SinkAction::Pause),
+            ["sinks", name, "resume"] => Self::SinkAction((*name).to_owned(), SinkAction::Resume),
+            ["sinks", name, "restart"] => Self::SinkAction((*name).to_owned(), SinkAction::Restart),
+            ["dead-letters", name] => Self::DeadLetters((*name).to_owned()),
+            ["peers"] => Self::Peers,
+            ["peers", name] => Self::Peer((*name).to_owned()),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn methods(&self) -> &'static str {
+        match self {
+            Self::Sinks | Self::DeadLetters(_) => "GET, HEAD",
+            Self::Sink(_) | Self::Peer(_) => "DELETE",
+            Self::SinkAction(..) => "POST",
+            Self::Peers => "GET, HEAD, POST",
+        }
+    }
+}
+
+impl Api {
+    pub(super) async fn admin(
+        &self,
+        resource: AdminResource,
+        method: &Method,
+        query: Option<&str>,
+        body: &mut Body,
+    ) -> Result<Response, Error> {
+        let mut query = Query::parse(query, &["tree"])?;
+        let tree = query.take_text("tree")?;
+        let order = match resource {
+            AdminResource::Sinks => return Ok(json_answer(&json!({"sinks": self.site.status().sinks}))),
+            AdminResource::Sink(name) => Order::Sink { name, tree, action: SinkAction::Remove },
+            AdminResource::SinkAction(name, action) => Order::Sink { name, tree, action },
+            AdminResource::DeadLetters(name) => Order::DeadLetters { name, tree },
+            AdminResource::Peers if *method == Method::POST => {
+                let received = self.receive(body, ORDER_BYTES, "the limit of an order").await?;
+                let peer = serde_json::from_slice(&received.bytes)
+                    .map_err(|error| invalid(format!("the body is no peer: {error}")))?;
+                Order::AddPeer(peer)
+            }
+            AdminResource::Peers => return Ok(json_answer(&json!({"peers": self.site.status().peers}))),
+            AdminResource::Peer(id) => Order::RemovePeer(id),
+        };
+        Ok(json_answer(&self.site.carry_out(order).await?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(path: &str) -> Option<AdminResource> {
+        AdminResource::parse(&path.split('/').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_path_below_admin_names_one_thing_to_do() {
+        assert_eq!(parse("sinks/a/pause"), Some(AdminResource::SinkAction("a".into(), SinkAction::Pause)));
+        assert_eq!(parse("sinks/a").map(|resource| resource.methods()), Some("DELETE"));
+        for bad in ["", "sink", "sinks/a/halt", "sinks/a/pause/now", "dead-letters", "peers/a/b"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}
