@@ -1,5 +1,7 @@
 //! Runs every example to its end: each asserts what it shows.
 
+#[path = "../custom_sink.rs"]
+mod custom_sink;
 #[path = "../custom_transport.rs"]
 mod custom_transport;
 #[path = "../embed.rs"]
@@ -20,6 +22,11 @@ fn the_replicate_example_runs_to_its_end() {
 }
 
 #[test]
+fn the_custom_sink_example_runs_to_its_end() {
+    custom_sink::main().expect("custom_sink");
+}
+
+#[test]
 fn the_custom_transport_example_runs_to_its_end() {
     custom_transport::main().expect("custom_transport");
 }
@@ -32,6 +39,7 @@ fn the_resume_after_crash_example_runs_to_its_end() {
 #[test]
 fn every_example_stays_below_eighty_lines() {
     for (name, text) in [
+        ("custom_sink", include_str!("../custom_sink.rs")),
         ("custom_transport", include_str!("../custom_transport.rs")),
         ("embed", include_str!("../embed.rs")),
         ("replicate", include_str!("../replicate.rs")),

@@ -11,6 +11,7 @@ mod ranges;
 mod relay;
 mod retention;
 mod simulation;
+mod sinks;
 mod snapshots;
 mod tidy;
 mod verbatim;

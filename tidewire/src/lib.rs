@@ -50,6 +50,7 @@ pub mod status;
 
 pub use cluster::{Cluster, ClusterBuilder, SinkOptions};
 pub use config::{ClusterConfig, Peer};
+pub use tidewire_connectors as connectors;
 pub use tidewire_core::error::{Error, ErrorKind};
 pub use tidewire_core::tree::{
     Change, Changes, Event, ObservedWrite, Observer, Observing, Operation, PutOptions, Start, Token, Tree,

@@ -19,6 +19,7 @@ mod replication;
 mod ring;
 mod server;
 mod signals;
+mod sinks;
 
 use std::time::{Duration, Instant};
 

@@ -79,6 +79,7 @@ impl World {
             random: Random::from_seed(2),
             checkpoint,
             on_durable: Arc::new(move |cursor| durable.lock().push(cursor)),
+            letters: None,
         };
         pump.spawn(&self.tasks, Box::new(KafkaSink::new(config).unwrap()))
     }
