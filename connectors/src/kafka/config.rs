@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use tidewire_core::error::SinkError;
 use tidewire_core::units::{ByteSize, HumanDuration};
 
 use super::client;
@@ -206,6 +207,14 @@ impl KafkaConfig {
             security: None,
             librdkafka: BTreeMap::new(),
         }
+    }
+
+    /// The settings of the client that a sink with these settings uses; for whoever wants to compare with it.
+    ///
+    /// # Errors
+    /// When a secret cannot be read.
+    pub fn client(&self) -> Result<rdkafka::ClientConfig, SinkError> {
+        client::producer(self)
     }
 
     /// Checks every rule and hands the settings back unchanged. Reads no file and reaches no broker.

@@ -27,4 +27,6 @@ mod topic;
 mod topic_name;
 
 pub use config::{Compression, KafkaConfig, KafkaDelivery, KafkaSecurity, SecurityProtocol, ValueFormat};
+/// The client library, in the version and with the features of the sink.
+pub use rdkafka;
 pub use sink::KafkaSink;

@@ -3,6 +3,8 @@
 
 mod recover;
 mod replicate;
+#[cfg(feature = "kafka")]
+mod sink;
 mod wal;
 
 use std::process::ExitCode;
@@ -20,6 +22,15 @@ pub(crate) struct BenchArgs {
     /// What to measure
     #[arg(value_enum)]
     pub(crate) what: Measurement,
+    /// For `sink`: the brokers of a Kafka to measure with
+    #[arg(long, conflicts_with = "mock")]
+    pub(crate) brokers: Option<String>,
+    /// For `sink`: measure with the mock cluster of the client library instead of a Kafka
+    #[arg(long)]
+    pub(crate) mock: bool,
+    /// For `sink`: how many entries a run delivers
+    #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub(crate) entries: u64,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
@@ -34,6 +45,9 @@ pub(crate) enum Measurement {
     Replicate,
     /// Opening a tree of 1,000,000 entries by replay and by snapshot, and what a snapshot costs the writes beside it
     Recover,
+    /// Entries per second into Kafka, beside a bare producer loop
+    #[cfg(feature = "kafka")]
+    Sink,
 }
 
 /// Runs it.
@@ -54,6 +68,17 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         Measurement::Recover => {
             let rows = runtime.block_on(recover::measure(dir.path()))?;
             print(args.json, "recover", &rows, recover::table(&rows))
+        }
+        #[cfg(feature = "kafka")]
+        Measurement::Sink => {
+            if args.brokers.is_none() && !args.mock {
+                let said =
+                    "bench sink needs --brokers HOST:PORT (scripts/kafka starts one), or --mock".to_owned();
+                return Err(Failure::usage(said));
+            }
+            let plan = sink::Plan { brokers: args.brokers.clone(), entries: args.entries };
+            let figures = runtime.block_on(sink::measure(dir.path(), &plan))?;
+            print(args.json, "sink", &figures, sink::table(&figures))
         }
     }
 }
