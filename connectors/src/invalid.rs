@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tidewire_core::error::{SinkError, SinkErrorKind};
+use tidewire_core::error::{Error, ErrorKind, SinkError, SinkErrorKind};
 
 /// Settings that cannot work. Holds at least one problem; prints them on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,12 @@ impl std::error::Error for InvalidSettings {}
 impl From<InvalidSettings> for SinkError {
     fn from(invalid: InvalidSettings) -> Self {
         Self::new(SinkErrorKind::Config, invalid.to_string())
+    }
+}
+
+impl From<InvalidSettings> for Error {
+    fn from(invalid: InvalidSettings) -> Self {
+        Self::new(ErrorKind::Invalid, invalid.to_string())
     }
 }
 

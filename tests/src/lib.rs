@@ -26,11 +26,11 @@ pub use watch::Watch;
 pub use workload::{Acknowledged, Acknowledgement, Mix, Workload};
 pub use world::{Plan, World};
 
-/// The seeds of a random test: `TIDEWIRE_SEED` names one, `TIDEWIRE_SEEDS` how many; else `count` from 0.
+/// The seeds of a random test: `TIDEWIRE_SEED` names the first, `TIDEWIRE_SEEDS` how many; else one, or `count` from 0.
 pub fn seeds(count: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("TIDEWIRE_SEED") {
-        Some(seed) => seed..seed + 1,
+        Some(seed) => seed..seed + number("TIDEWIRE_SEEDS").unwrap_or(1),
         None => 0..number("TIDEWIRE_SEEDS").unwrap_or(count),
     }
 }

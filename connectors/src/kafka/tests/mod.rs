@@ -2,5 +2,6 @@
 
 mod delivery;
 mod reader;
+mod real;
 mod trouble;
 mod world;

@@ -142,7 +142,7 @@ async fn alternate(tree: &Tree, brokers: &Brokers, entries: u64) -> Result<Vec<[
 
 /// From the start of the sink to the last entry durable.
 async fn drain(tree: &Tree, config: KafkaConfig) -> Result<Duration, Error> {
-    let sink = KafkaSink::new(config).map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+    let sink = KafkaSink::new(config)?;
     let tasks = Tasks::new(Threads::Spawn);
     let (end, reached) = (tree.end(), Arc::new(Notify::new()));
     let tell = reached.clone();
