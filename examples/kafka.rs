@@ -7,17 +7,19 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
-use tidewire::kafka::rdkafka::consumer::{BaseConsumer, Consumer};
-use tidewire::kafka::rdkafka::mocking::MockCluster;
-use tidewire::kafka::rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
-use tidewire::kafka::{KafkaConfig, KafkaSink};
+use tidewire::connectors::kafka::rdkafka::consumer::{BaseConsumer, Consumer};
+use tidewire::connectors::kafka::rdkafka::mocking::MockCluster;
+use tidewire::connectors::kafka::rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
+use tidewire::connectors::kafka::{KafkaConfig, KafkaSink};
 use tidewire::{Cluster, ClusterConfig};
 
 const TOPIC: &str = "tidewire-example-orders";
 const PARTITIONS: i32 = 3;
 
+type Failure = Box<dyn Error + Send + Sync>;
+
 #[tokio::main]
-pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Failure> {
     let mock = MockCluster::new(1)?;
     mock.create_topic(TOPIC, PARTITIONS, 1)?;
     let given = std::env::args().nth(1).filter(|given| given.contains(':') && !given.contains("::"));
@@ -40,14 +42,19 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     // What a consumer that starts at the beginning ends with.
     let end = orders.scan(b"", None, usize::MAX);
     let read = tokio::task::spawn_blocking(move || read(&brokers, 102)).await??;
-    println!("{} keys in the tree, {} in the topic, order-17 is {:?}", end.len(), read.len(), read.get("order-17"));
+    println!(
+        "{} keys in the tree, {} in the topic, order-17 is {:?}",
+        end.len(),
+        read.len(),
+        read.get("order-17")
+    );
     assert_eq!((read.len(), read.get("order-17").map(String::as_str)), (99, Some("paid")));
     cluster.shutdown().await?;
     Ok(())
 }
 
 /// Reads at least so many messages: the last value of each key.
-fn read(brokers: &str, messages: usize) -> Result<BTreeMap<String, String>, Box<dyn Error + Send + Sync>> {
+fn read(brokers: &str, messages: usize) -> Result<BTreeMap<String, String>, Failure> {
     let consumer: BaseConsumer =
         ClientConfig::new().set("bootstrap.servers", brokers).set("group.id", "example").create()?;
     let mut everything = TopicPartitionList::new();

@@ -7,6 +7,7 @@
 //! | `cargo run -p tidewire-examples --example custom_sink` | a destination of your own, fed from a tree |
 //! | `cargo run -p tidewire-examples --example custom_transport` | a transport of your own between clusters |
 //! | `cargo run -p tidewire-examples --example resume_after_crash` | a reader that goes on where it was, with no gap and nothing twice |
+//! | `cargo run -p tidewire-examples --example kafka [BROKERS]` | a tree that feeds a Kafka topic; without brokers a mock one |
 //!
 //! This library itself holds nothing but the examples of the README, which have to compile.
 

@@ -6,6 +6,8 @@ mod custom_sink;
 mod custom_transport;
 #[path = "../embed.rs"]
 mod embed;
+#[path = "../kafka.rs"]
+mod kafka;
 #[path = "../replicate.rs"]
 mod replicate;
 #[path = "../resume_after_crash.rs"]
@@ -37,11 +39,17 @@ fn the_resume_after_crash_example_runs_to_its_end() {
 }
 
 #[test]
+fn the_kafka_example_runs_to_its_end() {
+    kafka::main().expect("kafka");
+}
+
+#[test]
 fn every_example_stays_below_eighty_lines() {
     for (name, text) in [
         ("custom_sink", include_str!("../custom_sink.rs")),
         ("custom_transport", include_str!("../custom_transport.rs")),
         ("embed", include_str!("../embed.rs")),
+        ("kafka", include_str!("../kafka.rs")),
         ("replicate", include_str!("../replicate.rs")),
         ("resume_after_crash", include_str!("../resume_after_crash.rs")),
     ] {

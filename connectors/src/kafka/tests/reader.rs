@@ -27,7 +27,8 @@ impl Read {
     }
 }
 
-/// The messages of a topic, in the order of each partition, once there are `wanted` of them and no more come.
+/// The messages of a topic, in the order of each partition: all that are there now, and `wanted` of them at least unless
+/// they do not come.
 pub(super) fn read(brokers: &str, topic: &str, partitions: i32, wanted: usize) -> Vec<Read> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
@@ -42,9 +43,12 @@ pub(super) fn read(brokers: &str, topic: &str, partitions: i32, wanted: usize) -
     consumer.assign(&all).unwrap();
     // A consumer that is dropped while a list of it is alive hangs.
     drop(all);
+    let high = |partition| consumer.fetch_watermarks(topic, partition, Duration::from_secs(10)).unwrap().1;
+    let there: i64 = (0..partitions).map(high).sum();
+    let wanted = wanted.max(usize::try_from(there).unwrap());
     let mut messages = Vec::new();
     let mut quiet = 0;
-    while quiet < 100 && !(messages.len() >= wanted && quiet > 2) {
+    while messages.len() < wanted && quiet < 100 || quiet < 2 {
         match consumer.poll(Duration::from_millis(100)) {
             None => quiet += 1,
             Some(message) => {

@@ -157,6 +157,7 @@ async fn drain(tree: &Tree, config: KafkaConfig) -> Result<Duration, Error> {
                 tell.notify_one();
             }
         }),
+        letters: None,
     };
     let began = Instant::now();
     let handle = pump.spawn(&tasks, Box::new(sink));
