@@ -17,8 +17,6 @@ pub(super) const OWNED: &[&str] = &[
     "delivery.timeout.ms",
     "enable.gapless.guarantee",
     "enable.idempotence",
-    "max.in.flight",
-    "max.in.flight.requests.per.connection",
     "message.send.max.retries",
     "message.timeout.ms",
     "metadata.broker.list",
@@ -64,7 +62,8 @@ pub(super) fn producer(config: &KafkaConfig) -> Result<ClientConfig, SinkError> 
     client
         .set("acks", "all")
         .set("enable.idempotence", "true")
-        // A batch that is refused stops its partition: the ones behind it never arrive before it.
+        // A batch that is refused stops the client: none behind it is sent before it, and a broker refuses those that
+        // were on their way already, because a sequence number is missing.
         .set("enable.gapless.guarantee", "true")
         // Waits for ever: the pump is told of a stall, and a message is never dropped.
         .set("message.timeout.ms", "0")

@@ -38,6 +38,11 @@ impl Ledger {
         Some(news)
     }
 
+    /// Notes that this was said otherwise.
+    pub(super) fn answer(&mut self, durable: Cursor) {
+        self.answered = Some(durable);
+    }
+
     /// The message that has to arrive before there is news.
     pub(super) fn awaited(&self) -> Option<u64> {
         self.ends.front().map(|(number, _)| *number)

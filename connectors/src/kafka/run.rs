@@ -102,8 +102,15 @@ impl Run {
         }
     }
 
+    /// Waits until every message has arrived; what is durable then is answered with that.
+    pub(super) async fn sync(&mut self) -> Result<Cursor, SinkError> {
+        let durable = self.settle().await?;
+        self.ledger.answer(durable);
+        Ok(durable)
+    }
+
     /// Waits until every message has arrived.
-    pub(super) async fn settle(&mut self) -> Result<Cursor, SinkError> {
+    async fn settle(&mut self) -> Result<Cursor, SinkError> {
         loop {
             let arrived = self.progress.look()?;
             let durable = self.ledger.advance(arrived.prefix);

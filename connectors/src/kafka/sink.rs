@@ -67,7 +67,7 @@ impl Sink for KafkaSink {
     }
 
     async fn sync(&mut self) -> Result<Cursor, SinkError> {
-        self.run().settle().await
+        self.run().sync().await
     }
 
     async fn close(&mut self) -> Result<(), SinkError> {

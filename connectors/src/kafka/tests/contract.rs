@@ -1,30 +1,31 @@
 //! The sink holds what every sink must hold.
 
-use std::sync::Arc;
+use std::cell::Cell;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use rdkafka::mocking::MockCluster;
-use rdkafka::producer::DefaultProducerContext;
 use tidewire_core::sink::{Held, Sink, SinkRig, conformance};
 
 use super::super::{KafkaConfig, KafkaSink};
 use super::reader::read;
-use super::world::{PARTITIONS, TOPIC};
+use super::world::PARTITIONS;
 
-/// A topic of a mock cluster of its own.
-#[derive(Clone)]
-struct Topic(Arc<MockCluster<'static, DefaultProducerContext>>);
+/// A topic of its own.
+struct Topic {
+    brokers: String,
+    name: String,
+}
 
 #[async_trait]
 impl SinkRig for Topic {
     async fn sink(&self) -> Box<dyn Sink> {
-        Box::new(KafkaSink::new(KafkaConfig::new(self.0.bootstrap_servers(), TOPIC)).unwrap())
+        Box::new(KafkaSink::new(KafkaConfig::new(&self.brokers, &self.name)).unwrap())
     }
 
     async fn held(&self) -> Vec<Held> {
         let bytes = |text: String| Bytes::from(text.into_bytes());
-        let messages = read(&self.0.bootstrap_servers(), TOPIC, PARTITIONS, 0);
+        let messages = read(&self.brokers, &self.name, PARTITIONS, 0);
         let held = |message: super::reader::Read| Held {
             key: bytes(message.key.unwrap()),
             value: message.value.map(Bytes::from),
@@ -35,10 +36,12 @@ impl SinkRig for Topic {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sink_holds_the_contract_of_all_sinks() {
+    let cluster = MockCluster::new(1).unwrap();
+    let topics = Cell::new(0);
     conformance(async || {
-        let cluster = MockCluster::new(1).unwrap();
-        cluster.create_topic(TOPIC, PARTITIONS, 1).unwrap();
-        Box::new(Topic(Arc::new(cluster))) as Box<dyn SinkRig>
+        let name = format!("claims-{}", topics.replace(topics.get() + 1));
+        cluster.create_topic(&name, PARTITIONS, 1).unwrap();
+        Box::new(Topic { brokers: cluster.bootstrap_servers(), name }) as Box<dyn SinkRig>
     })
     .await;
 }
