@@ -4,17 +4,19 @@ use std::cell::Cell;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rdkafka::mocking::MockCluster;
 use tidewire_core::sink::{Held, Sink, SinkRig, conformance};
 
 use super::super::{KafkaConfig, KafkaSink};
-use super::reader::read;
+use super::reader::{Read, Reader};
 use super::world::PARTITIONS;
 
 /// A topic of its own.
 struct Topic {
     brokers: String,
     name: String,
+    reader: Mutex<Reader>,
 }
 
 #[async_trait]
@@ -25,12 +27,12 @@ impl SinkRig for Topic {
 
     async fn held(&self) -> Vec<Held> {
         let bytes = |text: String| Bytes::from(text.into_bytes());
-        let messages = read(&self.brokers, &self.name, PARTITIONS, 0);
-        let held = |message: super::reader::Read| Held {
-            key: bytes(message.key.unwrap()),
-            value: message.value.map(Bytes::from),
+        let mut reader = self.reader.lock();
+        let held = |message: &Read| Held {
+            key: bytes(message.key.clone().unwrap()),
+            value: message.value.clone().map(Bytes::from),
         };
-        messages.into_iter().map(held).collect()
+        reader.catch_up().iter().map(held).collect()
     }
 }
 
@@ -41,7 +43,9 @@ async fn the_sink_holds_the_contract_of_all_sinks() {
     conformance(async || {
         let name = format!("claims-{}", topics.replace(topics.get() + 1));
         cluster.create_topic(&name, PARTITIONS, 1).unwrap();
-        Box::new(Topic { brokers: cluster.bootstrap_servers(), name }) as Box<dyn SinkRig>
+        let brokers = cluster.bootstrap_servers();
+        let reader = Mutex::new(Reader::open(&brokers, &name, PARTITIONS));
+        Box::new(Topic { brokers, name, reader }) as Box<dyn SinkRig>
     })
     .await;
 }

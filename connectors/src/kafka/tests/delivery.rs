@@ -23,7 +23,7 @@ async fn a_change_arrives_with_its_key_its_value_and_the_headers_that_identify_i
     world.log.push(&[Mutation::delete("order-17")]);
     assert!(world.pump(world.config(), None).drain(PATIENCE).await, "all of it is durable");
     assert_eq!(world.durable.lock().last(), Some(&world.log.end()));
-    let messages = world.read(3);
+    let messages = world.read();
     assert_eq!(messages.len(), 3);
     let of_key =
         |key: &str| messages.iter().filter(|read| read.key.as_deref() == Some(key)).collect::<Vec<_>>();
@@ -51,7 +51,7 @@ async fn keys_keep_their_order_and_lie_where_the_java_client_puts_them() {
         world.log.push(&sets.collect::<Vec<_>>());
     }
     assert!(handle.drain(PATIENCE).await);
-    let messages = world.read(1_000);
+    let messages = world.read();
     assert_eq!(messages.len(), 1_000, "nothing was repeated, nothing is missing");
     let mut rounds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for message in &messages {
@@ -73,7 +73,7 @@ async fn json_mode_sends_the_envelope_and_still_deletes_by_tombstone() {
     let mut config = world.config();
     config.value = ValueFormat::Json;
     assert!(world.pump(config, None).drain(PATIENCE).await);
-    let messages = world.read(2);
+    let messages = world.read();
     let value = messages[0].value.as_deref().unwrap();
     let json: serde_json::Value = serde_json::from_slice(value).unwrap();
     assert_eq!((&json["op"], &json["key"], &json["value"]), (&"set".into(), &"a".into(), &"1".into()));
@@ -94,7 +94,7 @@ async fn a_tiny_queue_pushes_back_and_loses_nothing() {
         world.log.push(&sets.collect::<Vec<_>>());
     }
     assert!(handle.drain(PATIENCE).await, "{:?}", handle.status());
-    let messages = world.read(4_000);
+    let messages = world.read();
     assert_eq!(messages.len(), 4_000);
 }
 
@@ -143,7 +143,7 @@ async fn a_sink_that_is_started_again_goes_on_at_least_once_and_in_order() {
     drop(sink);
     put(500, 600);
     assert!(world.pump(world.config(), Some(durable)).drain(PATIENCE).await);
-    let fresh = without_repeats(&world.read(600));
+    let fresh = without_repeats(&world.read());
     assert_eq!(fresh.len(), 600, "every dot is there");
     for key in 0..5 {
         let key = format!("key-{key}");

@@ -65,7 +65,7 @@ async fn needs_kafka_f43_partitions_that_are_added_are_used_after_everything_bef
     hand_over(&world, &mut sink, &mut feed).await;
     assert_eq!(sink.sync().await.unwrap(), world.log.end());
     sink.close().await.unwrap();
-    let messages = read(&brokers(), &topic, 5, 1_000);
+    let messages = read(&brokers(), &topic, 5);
     assert_eq!(messages.len(), 1_000);
     for message in messages {
         let at: u64 = String::from_utf8(message.value.clone().unwrap()).unwrap().parse().unwrap();
@@ -90,7 +90,7 @@ async fn needs_kafka_a_missing_topic_is_created_only_where_that_is_allowed() {
     assert_eq!(allowed.sync().await.unwrap(), world.log.end());
     allowed.close().await.unwrap();
     // The broker of the script gives a new topic four partitions.
-    assert_eq!(read(&brokers(), &topic, 4, 10).len(), 10);
+    assert_eq!(read(&brokers(), &topic, 4).len(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]

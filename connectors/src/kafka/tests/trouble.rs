@@ -23,7 +23,7 @@ fn put(world: &World, from: u64, to: u64) {
 }
 
 fn in_order(world: &World, wanted: usize) {
-    let fresh = without_repeats(&world.read(wanted));
+    let fresh = without_repeats(&world.read());
     assert_eq!(fresh.len(), wanted, "every dot is there");
     for key in 0..7 {
         let key = format!("key-{key}");
@@ -195,7 +195,7 @@ async fn f43_a_change_of_the_partitions_waits_until_everything_before_it_has_arr
     );
     sink.sync().await.unwrap();
     sink.close().await.unwrap();
-    let messages = world.read(150);
+    let messages = world.read();
     assert_eq!(messages.len(), 150);
     for message in messages {
         let at: u64 = String::from_utf8(message.value.clone().unwrap()).unwrap().parse().unwrap();

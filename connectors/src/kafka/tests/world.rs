@@ -84,7 +84,7 @@ impl World {
         pump.spawn(&self.tasks, Box::new(KafkaSink::new(config).unwrap()))
     }
 
-    pub(super) fn read(&self, wanted: usize) -> Vec<Read> {
-        read(&self.cluster.bootstrap_servers(), TOPIC, PARTITIONS, wanted)
+    pub(super) fn read(&self) -> Vec<Read> {
+        read(&self.cluster.bootstrap_servers(), TOPIC, PARTITIONS)
     }
 }
