@@ -41,7 +41,7 @@ pub(crate) async fn main() -> Result<(), Failure> {
 
     // What a consumer that starts at the beginning ends with.
     let end = orders.scan(b"", None, usize::MAX);
-    let read = tokio::task::spawn_blocking(move || read(&brokers, 102)).await??;
+    let read = tokio::task::block_in_place(|| read(&brokers, 102))?;
     println!(
         "{} keys in the tree, {} in the topic, order-17 is {:?}",
         end.len(),

@@ -110,7 +110,7 @@ fn secure(config: &KafkaConfig, client: &mut ClientConfig) -> Result<(), SinkErr
 }
 
 /// Whether librdkafka knows every setting and takes its value.
-pub(super) fn check<'a>(config: &KafkaConfig, problems: &mut Vec<(&'a str, String)>) {
+pub(super) fn check(config: &KafkaConfig, problems: &mut Vec<(&str, String)>) {
     let unread = KafkaConfig { security: None, ..config.clone() };
     let taken = producer(&unread).map_err(|error| error.to_string()).and_then(|client| {
         client.create_native_config().map(|_| ()).map_err(|error| match error {

@@ -73,10 +73,7 @@ impl Producer {
             // Nobody waits any more when a sink was dropped instead of closed.
             let _ = end.send(());
         };
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the polling thread that librdkafka needs; joined by stop"
-        )]
+        // The polling thread that librdkafka needs; joined by `stop`.
         let thread = std::thread::Builder::new().name("kafka poll".to_owned()).spawn(run);
         let thread = thread.map_err(|error| {
             SinkError::new(SinkErrorKind::Transient, "no thread for polling; it is tried again")

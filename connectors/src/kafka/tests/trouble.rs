@@ -1,6 +1,6 @@
 //! Claims about brokers that are away, refuse, or change the topic.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use tidewire_core::error::SinkErrorKind;
@@ -9,6 +9,7 @@ use tidewire_core::record::Mutation;
 use tidewire_core::sink::{PumpState, Sink};
 use tidewire_core::tree::LogView;
 use tidewire_core::units::HumanDuration;
+use tokio::time::Instant;
 
 use super::super::KafkaConfig;
 use super::reader::without_repeats;

@@ -1,5 +1,4 @@
 //! [`Broker`]: the real broker that `scripts/kafka run` has started, killed and restarted through that script.
-#![expect(clippy::disallowed_methods, reason = "the real broker of the test script")]
 
 use std::process::{Command, Stdio};
 
@@ -14,7 +13,8 @@ impl Broker {
     pub(super) fn given() -> Self {
         let var = |name: &str| {
             std::env::var(name)
-                .unwrap_or_else(|_| panic!("{name} is not set: run this by `scripts/test services`"))
+                .map_err(|_| format!("{name} is not set: run this by `scripts/test services`"))
+                .expect("the services run")
         };
         Self {
             address: var("TIDEWIRE_KAFKA"),
