@@ -32,6 +32,8 @@ mod token;
 #[cfg(test)]
 mod observer_tests;
 #[cfg(test)]
+mod relay_tests;
+#[cfg(test)]
 mod state_tests;
 #[cfg(test)]
 mod tests;
