@@ -55,11 +55,11 @@ pub(super) async fn measure(dir: &Path) -> Result<Vec<Row>, Error> {
     fill(&tree).await?;
     tree.snapshot().await?;
     drop(tree);
-    cluster.abort().await;
+    close(cluster).await;
     let opening = bench.opening().await?;
     let (cluster, _) = bench.open().await?;
     let writing = writing(&cluster.tree(TREE).await?).await?;
-    cluster.abort().await;
+    close(cluster).await;
     Ok(vec![opening, writing])
 }
 
@@ -88,7 +88,7 @@ impl Bench {
     async fn open_once(&self) -> Result<f64, Error> {
         let (cluster, took) = self.open().await?;
         let found = cluster.tree(TREE).await?.size().entries;
-        cluster.abort().await;
+        close(cluster).await;
         if found == ENTRIES {
             Ok(took)
         } else {
@@ -108,6 +108,11 @@ impl Bench {
         }
         Ok(())
     }
+}
+
+/// Stops as a crash would, so that nothing is written for the next opening, and lets go of the directory.
+async fn close(cluster: Cluster) {
+    cluster.abort().await;
 }
 
 async fn fill(tree: &Tree) -> Result<(), Error> {
