@@ -11,6 +11,7 @@ use tidewire_core::tree::Tree;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::board::Board;
+use super::topic::Topic;
 use super::verdict::{counted, digests, first_difference, rate, settled};
 use super::workload::{PACE, Write, fingerprint, writes};
 use crate::cli::Failure;
@@ -38,10 +39,11 @@ struct Demo {
     /// Counted in runs that have ended: a killed cluster takes its counters with it.
     before: (u64, u64),
     began: Instant,
+    topic: Option<Topic>,
 }
 
 /// Plays it; says whether all three were equal at the end.
-pub(super) async fn play(seed: u64) -> Result<bool, Failure> {
+pub(super) async fn play(seed: u64, brokers: Option<&str>) -> Result<bool, Failure> {
     let dir = tempfile::tempdir().map_err(no_directory)?;
     let mut board = Board::new();
     board.say(&format!("seed {seed}: three clusters below {}", dir.path().display()))?;
@@ -50,6 +52,11 @@ pub(super) async fn play(seed: u64) -> Result<bool, Failure> {
         sites.push(LocalSite::start(name, dir.path()).await?);
     }
     connect_all(&sites).await?;
+    let topic = brokers.map(Topic::new).transpose()?;
+    if let Some(topic) = &topic {
+        topic.feed_from(&sites[2]).await?;
+        board.say(&format!("{} feeds the topic {}", NAMES[2], topic.name()))?;
+    }
     let slots = sites.iter().map(|site| Arc::new(Mutex::new(site.tree().cloned()))).collect();
     let mut demo = Demo {
         sites,
@@ -60,6 +67,7 @@ pub(super) async fn play(seed: u64) -> Result<bool, Failure> {
         issued: Arc::default(),
         before: (0, 0),
         began: Instant::now(),
+        topic,
     };
     let equal = demo.play(seed).await?;
     demo.tasks.join().await;
@@ -95,7 +103,11 @@ impl Demo {
                 break;
             }
         }
-        self.report(total, fingerprint)
+        let equal = self.report(total, fingerprint)?;
+        let Some(topic) = &self.topic else { return Ok(equal) };
+        let (same, said) = topic.compare(&self.sites[2]).await?;
+        self.board.say(&said)?;
+        Ok(equal && same)
     }
 
     async fn act(&mut self, tick: u64) -> Result<(), Failure> {
@@ -122,6 +134,9 @@ impl Demo {
                 self.sites[2].open().await?;
                 for other in &self.sites[..2] {
                     self.sites[2].connect(&other.as_peer()).await?;
+                }
+                if let Some(topic) = &self.topic {
+                    topic.feed_from(&self.sites[2]).await?;
                 }
                 self.watch(&self.sites[2]);
                 *self.slots[2].lock() = self.sites[2].tree().cloned();

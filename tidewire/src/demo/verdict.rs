@@ -10,10 +10,11 @@ use crate::local::LocalSite;
 
 /// Whether all sites hold the same state and nothing is left to send.
 pub(super) fn settled(sites: &[LocalSite]) -> bool {
-    let quiet = sites
-        .iter()
-        .filter_map(LocalSite::cluster)
-        .all(|cluster| cluster.status().peers.iter().all(|peer| peer.lag.entries == 0));
+    let quiet = sites.iter().filter_map(LocalSite::cluster).all(|cluster| {
+        let status = cluster.status();
+        status.peers.iter().all(|peer| peer.lag.entries == 0)
+            && status.sinks.iter().all(|sink| sink.lag.entries == 0)
+    });
     quiet && digests(sites).windows(2).all(|pair| pair[0] == pair[1])
 }
 

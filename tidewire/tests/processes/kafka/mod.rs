@@ -195,3 +195,13 @@ fn check_partitions(broker: &Broker, name: &str, messages: &[Message]) {
         assert_eq!(opinion[&message.key], message.partition, "{}", message.key);
     }
 }
+
+#[test]
+#[ignore = "needs Kafka: scripts/test"]
+fn needs_kafka_the_demo_feeds_a_topic_that_ends_as_the_tree_of_its_cluster() {
+    let broker = Broker::given();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidewire"));
+    let output = command.args(["demo", "--kafka", &broker.address]).output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("the same as the tree"), "{said}");
+}
