@@ -112,7 +112,7 @@ async fn a_line_says_what_happened_where_and_when_and_bytes_are_base64() {
     );
     assert_eq!(
         (&text["origin"], &text["deadline_ms"], text.get("value_base64")),
-        (&"a".into(), &99.into(), None)
+        (&"a".into(), &"99".into(), None)
     );
     assert!(
         text["dot"].as_str().expect("text").starts_with("a/")

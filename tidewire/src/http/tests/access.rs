@@ -93,8 +93,7 @@ async fn a_digest_names_the_frontier_and_changes_with_the_state() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_path_is_404_and_a_wrong_method_405_with_what_is_allowed() {
     let server = Served::start().await;
-    for path in
-        ["/nope", "/v1", "/v1/trees/orders", "/v1/trees/orders/nope", "/v1/admin/peers", "/../healthz"]
+    for path in ["/nope", "/v1", "/v1/trees/orders", "/v1/trees/orders/nope", "/v1/admin/nope", "/../healthz"]
     {
         server.get(path).refused(404, "not_found");
     }
@@ -105,6 +104,8 @@ async fn a_wrong_path_is_404_and_a_wrong_method_405_with_what_is_allowed() {
         ("DELETE /v1/trees/orders/changes", "GET, HEAD"),
         ("POST /metrics", "GET, HEAD"),
         ("OPTIONS /v1/status", "GET, HEAD"),
+        ("PUT /v1/admin/peers", "GET, HEAD, POST"),
+        ("GET /v1/admin/sinks/out/pause", "POST"),
     ] {
         let answer = server.send(request, &[], b"");
         assert!(answer.refused(405, "invalid").contains(allow), "{request}");
