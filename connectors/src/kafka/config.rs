@@ -309,3 +309,82 @@ impl KafkaConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The problems of settings that are given as JSON beside the brokers.
+    fn problems(more: serde_json::Value) -> Result<KafkaConfig, String> {
+        let mut given = serde_json::json!({"brokers": "localhost:9092"});
+        given.as_object_mut().unwrap().append(&mut more.as_object().unwrap().clone());
+        let config: KafkaConfig = serde_json::from_value(given).map_err(|error| error.to_string())?;
+        config.validate().map_err(|invalid| invalid.to_string())
+    }
+
+    #[test]
+    fn what_is_given_is_taken_and_the_rest_is_the_default() {
+        let plain = problems(serde_json::json!({})).unwrap();
+        assert_eq!(plain, KafkaConfig::new("localhost:9092", "{tree}"));
+        let given = serde_json::json!({
+            "topic": "site.{tree}", "value": "json", "queue_bytes": "1MiB", "stall_after": "5s",
+            "librdkafka": {"linger.ms": 20, "socket.keepalive.enable": true},
+        });
+        let config = problems(given).unwrap();
+        assert_eq!((config.value, config.queue_bytes), (ValueFormat::Json, ByteSize::new(1 << 20)));
+        assert_eq!(config.librdkafka["linger.ms"], "20");
+        assert_eq!(config.client().unwrap().get("linger.ms"), Some("20"));
+        assert_eq!(config.client().unwrap().get("message.timeout.ms"), Some("0"));
+    }
+
+    #[test]
+    fn every_rule_names_its_key_and_what_is_allowed() {
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        for (given, said) in [
+            (r#"{"brokers": " , "}"#, "brokers: name at least one"),
+            (r#"{"topic": "a b"}"#, "topic: "),
+            (r#"{"delivery": "exactly_once"}"#, "use at_least_once"),
+            (r#"{"partitions": 0}"#, "allowed: 1 to 10000"),
+            (r#"{"replication": 0}"#, "allowed: 1 to 100"),
+            (r#"{"queue_bytes": "1KiB"}"#, "allowed: 64KiB to 1GiB"),
+            (r#"{"stall_after": "1ms"}"#, "allowed: 1s to 1h"),
+            (r#"{"partition_check": "1ms"}"#, "allowed: 100ms to 1h"),
+            (r#"{"unknown": 1}"#, "unknown field `unknown`"),
+            (r#"{"librdkafka": {"no.such.setting": 1}}"#, "no.such.setting"),
+            (r#"{"librdkafka": {"linger.ms": "soon"}}"#, "linger.ms"),
+        ] {
+            let problem = problems(json(given)).unwrap_err();
+            assert!(problem.contains(said), "{given}: {problem}");
+        }
+    }
+
+    #[test]
+    fn what_the_promises_rest_on_cannot_be_overridden() {
+        for key in
+            ["enable.idempotence", "acks", "message.timeout.ms", "partitioner", "enable.gapless.guarantee"]
+        {
+            let problem = problems(serde_json::json!({"librdkafka": {key: "false"}})).unwrap_err();
+            assert!(problem.contains(key) && problem.contains("set by the sink itself"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn tls_and_login_are_complete_or_refused_and_need_a_full_build() {
+        let security = |given: serde_json::Value| problems(serde_json::json!({"security": given}));
+        let whole = serde_json::json!({
+            "protocol": "sasl_ssl", "mechanism": "SCRAM-SHA-512", "username": "tidewire", "password_file": "/secret",
+        });
+        if cfg!(feature = "kafka-full") {
+            security(whole).unwrap();
+            let problem = security(serde_json::json!({"protocol": "sasl_ssl"})).unwrap_err();
+            assert!(problem.contains("mechanism, username and password_file"), "{problem}");
+            let problem = security(serde_json::json!({"protocol": "ssl", "key_file": "/key"})).unwrap_err();
+            assert!(problem.contains("go together"), "{problem}");
+        } else {
+            let problem = security(whole).unwrap_err();
+            assert!(problem.contains("feature `full`"), "{problem}");
+            let problem = problems(serde_json::json!({"compression": "zstd"})).unwrap_err();
+            assert!(problem.contains("lz4"), "{problem}");
+        }
+    }
+}
