@@ -15,7 +15,6 @@ use tidewire::{Cluster, ClusterConfig};
 
 const TOPIC: &str = "tidewire-example-orders";
 const PARTITIONS: i32 = 3;
-
 type Failure = Box<dyn Error + Send + Sync>;
 
 #[tokio::main]
@@ -39,7 +38,6 @@ pub(crate) async fn main() -> Result<(), Failure> {
     orders.put("order-17", "paid").await?;
     orders.delete("order-18").await?;
 
-    // What a consumer that starts at the beginning ends with.
     let end = orders.scan(b"", None, usize::MAX);
     let read = tokio::task::block_in_place(|| read(&brokers, 102))?;
     println!(
@@ -53,7 +51,7 @@ pub(crate) async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads at least so many messages: the last value of each key.
+/// Reads at least so many messages, as a consumer that starts at the beginning: the last value of each key.
 fn read(brokers: &str, messages: usize) -> Result<BTreeMap<String, String>, Failure> {
     let consumer: BaseConsumer =
         ClientConfig::new().set("bootstrap.servers", brokers).set("group.id", "example").create()?;
