@@ -216,7 +216,7 @@ async fn a_stream_that_does_not_begin_with_a_hello_is_ended_with_the_reason() {
     let address = listener.address();
     for (frame, reason) in [
         (page(1, Bytes::new()), "must be a Hello"),
-        (page(1, Bytes::from(vec![0; 100_000])), "at most 32768"),
+        (page(1, Bytes::from(vec![0; 100_000])), "at most 49152"),
     ] {
         let mut link = transport().dial(&target(&address)).await.unwrap();
         link.sender.send(frame).await.unwrap();
