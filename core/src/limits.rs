@@ -83,7 +83,7 @@ impl Default for Limits {
             snapshot_stop_bytes: 64 * 1024 * 1024,
             snapshot_stop_records: 500_000,
             snapshot_chunk_bytes: 256 * 1024,
-            snapshot_bytes_per_second: 64 * 1024 * 1024,
+            snapshot_bytes_per_second: 24 * 1024 * 1024,
             snapshot_pause: Duration::from_secs(5),
             linger: Duration::from_micros(50),
         }
