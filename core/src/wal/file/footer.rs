@@ -4,7 +4,7 @@
 //! then the segment is read instead. Where it stands is said by the header of the next segment.
 
 use super::index::{Contents, Extent, Extents, Mark};
-use super::manifest::take;
+use super::small_file::take;
 use crate::id::{GroupSequence, Hlc, Lsn, Offset, OriginTag, PartitionId};
 use crate::record::{FormatError, checksum};
 

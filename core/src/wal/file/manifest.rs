@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::segment::SegmentNumber;
+use super::small_file::{seal, take, unseal};
 use crate::disk::{Disk, OpenMode, write_atomically};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{ClusterId, Incarnation, OriginTag, TreeName};
-use crate::record::{MergeMode, checksum};
+use crate::record::MergeMode;
 
 const MAGIC: &[u8; 4] = b"TWM1";
 const NAME: &str = "MANIFEST";
@@ -68,7 +69,7 @@ impl Manifest {
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         let read = file.read_at(&mut bytes, 0).map_err(io)?;
         bytes.truncate(read);
-        Self::decode(&bytes).map(Some).map_err(|what| corrupt(&path, what))
+        Self::decode(&bytes).map(Some).map_err(|what| corrupt(&path, &what))
     }
 
     /// Whether the directory has a segment.
@@ -112,20 +113,12 @@ impl Manifest {
             put_text(&mut bytes, name.as_str());
             bytes.extend_from_slice(&incarnation.get().to_le_bytes());
         }
-        let crc = checksum(0, &[&bytes]);
-        bytes.extend_from_slice(&crc.to_le_bytes());
-        bytes
+        seal(bytes)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
-        let (body, crc) = bytes.split_last_chunk::<4>().ok_or("the manifest is cut short")?;
-        if body.get(..4) != Some(&MAGIC[..]) {
-            return Err("this is no manifest of a log of version 1; a newer Tidewire may have written it");
-        }
-        if checksum(0, &[body]) != u32::from_le_bytes(*crc) {
-            return Err("the checksum of the manifest does not match");
-        }
-        Self::decode_body(&body[4..]).ok_or("the manifest has a field that cannot be")
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let fields = unseal(bytes, MAGIC, "manifest")?;
+        Self::decode_body(fields).ok_or_else(|| "the manifest has a field that cannot be".to_owned())
     }
 
     fn decode_body(mut rest: &[u8]) -> Option<Self> {
@@ -148,12 +141,6 @@ impl Manifest {
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.push(u8::try_from(text.len()).expect("names are at most 63 bytes"));
     bytes.extend_from_slice(text.as_bytes());
-}
-
-pub(super) fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-    let (head, tail) = rest.split_first_chunk()?;
-    *rest = tail;
-    Some(head)
 }
 
 fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {

@@ -1,8 +1,9 @@
 //! The log in files: segments that are written one after the other, and a manifest that says whose they are.
 //!
 //! `<dir>/MANIFEST` holds incarnation, names, partitions and known origins; `<dir>/TRIM` says where a trimmed log begins;
-//! `<dir>/<sequence, 20 digits>.seg` hold the groups, and `<dir>/*.spare` are files of trimmed segments, to be used again. A new segment names the one before it and how much of that is valid, so a tail that failed is cut durably
-//! without touching its file again.
+//! `<dir>/<sequence, 20 digits>.seg` hold the groups, and `<dir>/*.spare` are files of trimmed segments, to be used again.
+//! A new segment names the one before it and how much of that is valid, so a tail that failed is cut durably without
+//! touching its file again.
 
 mod append;
 mod chain;
@@ -16,6 +17,7 @@ mod reading;
 mod recovery;
 mod repair;
 mod segment;
+mod small_file;
 mod spare;
 mod storage;
 mod trim_point;

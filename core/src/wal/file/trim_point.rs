@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::index::Extents;
-use super::manifest::take;
 use super::segment::{SegmentHeader, SegmentNumber};
+use super::small_file::{seal, take, unseal};
 use crate::disk::{Disk, read_whole, write_atomically};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{GroupSequence, Incarnation, Lsn, Offset, OriginTag, PartitionId};
-use crate::record::checksum;
 
 const MAGIC: &[u8; 4] = b"TWT1";
 const NAME: &str = "TRIM";
@@ -77,7 +76,11 @@ impl TrimPoint {
         let bytes = read_whole(disk, &path).map_err(io)?;
         let decoded = Self::decode(&bytes).and_then(|point| {
             let own = point.incarnation == incarnation;
-            if own { Ok(point) } else { Err("it belongs to another log than the MANIFEST beside it") }
+            if own {
+                Ok(point)
+            } else {
+                Err("it belongs to another log than the MANIFEST beside it".to_owned())
+            }
         });
         decoded.map(Some).map_err(|what| {
             StorageError::new(
@@ -105,20 +108,12 @@ impl TrimPoint {
             bytes.extend_from_slice(&partition.get().to_le_bytes());
             bytes.extend_from_slice(&end.get().to_le_bytes());
         }
-        let crc = checksum(0, &[&bytes]);
-        bytes.extend_from_slice(&crc.to_le_bytes());
-        bytes
+        seal(bytes)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
-        let (body, crc) = bytes.split_last_chunk::<4>().ok_or("the trim point is cut short")?;
-        if body.get(..4) != Some(&MAGIC[..]) {
-            return Err("this is no trim point of version 1; a newer Tidewire may have written it");
-        }
-        if checksum(0, &[body]) != u32::from_le_bytes(*crc) {
-            return Err("the checksum of the trim point does not match");
-        }
-        Self::decode_body(&body[4..]).ok_or("the trim point has a field that cannot be")
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let fields = unseal(bytes, MAGIC, "trim point")?;
+        Self::decode_body(fields).ok_or_else(|| "the trim point has a field that cannot be".to_owned())
     }
 
     fn decode_body(mut rest: &[u8]) -> Option<Self> {
