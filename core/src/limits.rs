@@ -22,6 +22,9 @@ pub const MAX_KNOWN_CLUSTERS: usize = 256;
 pub const MAX_BATCH_OPERATIONS: usize = 10_000;
 /// Most frames in one group: the frame header counts them in 16 bits.
 pub const MAX_GROUP_FRAMES: usize = 60_000;
+/// Most groups that a writer has on their way at once, where the log's provider takes more than one: each may hold as
+/// much as may be pending.
+pub const MAX_GROUPS_IN_FLIGHT: usize = 16;
 
 /// The bounds that a configuration can change.
 #[derive(Clone, Debug)]

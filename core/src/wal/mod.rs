@@ -5,21 +5,31 @@
 //! it, and only the feed and the tree's recovery read it.
 
 mod committer;
+mod completion;
+mod duty;
+mod fate;
 pub mod file;
+mod flight;
+mod latch;
 mod log;
 mod metrics;
 mod pending;
 mod recent;
 mod runner;
+mod state;
 mod storage;
 mod ticket;
+mod watch;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use completion::Completion;
+pub use fate::Fate;
+pub use latch::LogState;
 pub use log::Log;
 pub use metrics::WalMetrics;
 pub use runner::CommitRunner;
-pub use storage::{Bounds, Completion, WalStorage};
+pub use storage::{Bounds, WalStorage};
 pub use writer::{DurableGroups, Writer, WriterConfig, WriterStart};

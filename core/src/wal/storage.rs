@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::completion::Completion;
 use crate::causal::OriginMarks;
-use crate::error::{StorageError, StorageErrorKind};
-use crate::id::{ClusterId, GroupSequence, Incarnation, Lsn, Offset, OriginTag, PartitionId};
+use crate::error::StorageError;
+use crate::id::{ClusterId, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::record::Group;
 
 /// What a log holds, known without I/O.
@@ -28,52 +29,31 @@ pub struct Bounds {
     pub trimmed_bytes: u64,
 }
 
-/// The answer to one [`append`](WalStorage::append) or [`reconcile`](WalStorage::reconcile): given once, from any
-/// thread; dropped unused it means failed.
-pub struct Completion(Option<Answer>);
-
-type Answer = Box<dyn FnOnce(Result<(), StorageError>) + Send>;
-
-impl std::fmt::Debug for Completion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Completion")
-    }
-}
-
-impl Completion {
-    /// Calls `answer` when the provider is done.
-    pub fn new(answer: impl FnOnce(Result<(), StorageError>) + Send + 'static) -> Self {
-        Self(Some(Box::new(answer)))
-    }
-
-    /// Gives the answer.
-    pub fn complete(mut self, result: Result<(), StorageError>) {
-        if let Some(answer) = self.0.take() {
-            answer(result);
-        }
-    }
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        if let Some(answer) = self.0.take() {
-            answer(Err(StorageError::new(
-                StorageErrorKind::Io,
-                "the log provider dropped a write without an answer",
-            )));
-        }
-    }
-}
-
 /// Where a log lives.
 ///
-/// An implementer keeps these duties: a group is durable whole or not at all, and durable groups are a prefix of those
-/// appended; a group whose append failed never becomes readable after `reconcile` succeeded; reads see durable groups
-/// only. The writer calls `append` for one group at a time, and `reconcile` only when no answer is awaited any more
-/// (a late one is ignored).
+/// An implementer keeps these duties, which the suite `conformance` runs as tests:
+///
+/// - A group is durable whole or not at all. Before it becomes readable the provider says so through
+///   [`Completion::land`]; where that is refused the group was given up on, and never becomes readable, even if its
+///   bytes are stored already or still arrive.
+/// - Groups are numbered without a gap, and the writer has up to [`in_flight`](Self::in_flight) of them without an
+///   answer, appended in the order of their numbers. They may land and be answered in any order. Readable is a prefix:
+///   a group that has landed waits until all before it have.
+/// - Once a group has failed or was given up on, the writer takes all behind it for failed, landed or not, appends
+///   nothing more, and calls `reconcile`. After that the log ends where the readable prefix ended; the next group has
+///   the number that follows there, and higher positions than any before.
+/// - A call may block its thread only if one group at a time is in flight. The writer bounds its own wait whatever the
+///   provider does; a call that hangs costs the log a thread, not its writers.
 #[async_trait]
 pub trait WalStorage: Send + Sync + 'static {
-    /// Makes a group durable, all or nothing. May block the thread; may answer before or after it returns.
+    /// How many groups the writer may have on their way at once, from 1 to 16: more than one where a write takes long
+    /// however small it is. Asked once.
+    fn in_flight(&self) -> usize {
+        1
+    }
+
+    /// Makes a group durable, all or nothing. May answer before or after it returns. `done` says when nobody waits for
+    /// it any more: stopping early then is welcome, and not needed.
     fn append(&self, group: Arc<Group>, done: Completion);
 
     /// Whole groups in log order, from the first that reaches beyond `from`, about `limit` bytes of them and at least
@@ -105,12 +85,9 @@ pub trait WalStorage: Send + Sync + 'static {
     /// When that cannot be made durable: nothing is removed then.
     async fn trim(&self, before: Lsn) -> Result<(), StorageError>;
 
-    /// Gives up on a group whose answer is late. True: it never becomes readable, even if it lands later. False: it is
-    /// durable already, and its answer is on the way. Does not block; called under the writer's lock.
-    fn give_up(&self, sequence: GroupSequence) -> bool;
-
-    /// After a failed append: makes the tail consistent, so that what failed stays invisible whatever becomes of it.
-    /// May block the thread; may answer before or after it returns.
+    /// After a failed append: makes the tail consistent, so that what failed, and what was in flight behind it, stays
+    /// invisible whatever becomes of it. Called again when it failed, and while an earlier call hangs: one that was given
+    /// up on must not begin.
     fn reconcile(&self, done: Completion);
 
     /// Makes an origin known, durably, before its first block is appended: its incarnation is needed to verify it.

@@ -76,10 +76,6 @@ impl WalStorage for Provider {
         Ok(())
     }
 
-    fn give_up(&self, _sequence: crate::id::GroupSequence) -> bool {
-        true
-    }
-
     fn reconcile(&self, done: Completion) {
         *self.repaired.lock() += 1;
         let works = self.repairs.lock().pop().unwrap_or(true);

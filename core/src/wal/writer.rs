@@ -10,17 +10,19 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::committer::{Committer, InFlight, Latch, Repair};
+use super::committer::Committer;
+use super::latch::LogState;
 use super::metrics::LogMetrics;
-use super::pending::{Foreign, Pending};
+use super::pending::Foreign;
 use super::runner::CommitRunner;
+use super::state::State;
 use super::storage::WalStorage;
 use super::ticket::Ticket;
 use crate::causal::VersionVector;
 use crate::clock::HybridClock;
 use crate::error::Error;
-use crate::id::{GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, TreeName};
-use crate::limits::{Limits, MAX_GROUP_FRAMES};
+use crate::id::{GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, TreeName};
+use crate::limits::{Limits, MAX_GROUPS_IN_FLIGHT};
 use crate::record::{Group, Mutation, ReadyGroup};
 use crate::wal::WalMetrics;
 
@@ -70,25 +72,6 @@ pub struct WriterStart {
     pub observed: VersionVector,
 }
 
-pub(super) struct State {
-    pub(super) next_lsn: Lsn,
-    pub(super) next_sequence: GroupSequence,
-    offsets: Vec<Offset>,
-    pub(super) observed: VersionVector,
-    /// The part of `observed` that is applied.
-    pub(super) seen: VersionVector,
-    pub(super) pending: Pending,
-    pub(super) in_flight: Option<InFlight>,
-    pub(super) repair: Option<Repair>,
-    pub(super) latch: Option<Latch>,
-    pub(super) attempts: u64,
-    /// A committer is at work, or has been asked for.
-    pub(super) committing: bool,
-    /// Records of the last group: whether waiting for company is worth it.
-    pub(super) company: usize,
-    pub(super) stopping: bool,
-}
-
 pub(super) struct Shared {
     pub(super) tree: TreeName,
     pub(super) origin: OriginTag,
@@ -99,9 +82,13 @@ pub(super) struct Shared {
     pub(super) runner: CommitRunner,
     pub(super) groups: Arc<dyn DurableGroups>,
     pub(super) metrics: LogMetrics,
+    /// How many groups may be on their way at once.
+    pub(super) in_flight: usize,
     pub(super) state: Mutex<State>,
     /// Somebody may go on: there is room, or nothing is pending any more.
     pub(super) changed: Notify,
+    /// There is something to watch.
+    pub(super) stirred: Notify,
 }
 
 /// The writing end of a log. Cheap to clone.
@@ -117,25 +104,10 @@ impl std::fmt::Debug for Writer {
 impl Writer {
     /// A writer behind what recovery found.
     pub fn new(config: WriterConfig, start: WriterStart) -> Self {
-        let mut offsets = start.offsets;
-        offsets.resize(usize::from(config.partitions), Offset::ZERO);
-        let state = State {
-            next_lsn: start.lsn,
-            next_sequence: start.sequence,
-            offsets,
-            seen: start.observed.clone(),
-            observed: start.observed,
-            pending: Pending::new(config.origin, config.partitions, 0),
-            in_flight: None,
-            repair: None,
-            latch: None,
-            attempts: 0,
-            committing: false,
-            company: 0,
-            stopping: false,
-        };
+        let state = State::new(config.origin, config.partitions, start);
         Self(Arc::new(Shared {
             metrics: config.metrics.of(&config.tree),
+            in_flight: config.storage.in_flight().clamp(1, MAX_GROUPS_IN_FLIGHT),
             tree: config.tree,
             origin: config.origin,
             incarnation: config.incarnation,
@@ -146,6 +118,7 @@ impl Writer {
             groups: config.groups,
             state: Mutex::new(state),
             changed: Notify::new(),
+            stirred: Notify::new(),
         }))
     }
 
@@ -211,7 +184,7 @@ impl Writer {
     pub async fn resolved(&self) -> Result<Option<(Hlc, Lsn)>, Error> {
         self.0.clock.ready().await?;
         let state = self.0.state.lock();
-        if state.in_flight.is_some() || state.latch.is_some() || !state.pending.is_empty() {
+        if !state.flights.is_empty() || state.latch.is_some() || !state.pending.is_empty() {
             return Ok(None);
         }
         // Taken under the lock that gives out positions: every later write gets a higher HLC.
@@ -229,8 +202,7 @@ impl Writer {
     pub async fn local_promise(&self) -> Option<Hlc> {
         self.0.clock.ready().await.ok()?;
         let state = self.0.state.lock();
-        let flying = state.in_flight.as_ref().is_some_and(|flight| flight.holds(self.0.origin));
-        if flying || state.latch.is_some() || state.pending.has_local() {
+        if state.flights.holds(self.0.origin) || state.latch.is_some() || state.pending.has_local() {
             return None;
         }
         // Taken under the lock that gives out positions, as in `resolved`.
@@ -242,13 +214,15 @@ impl Writer {
         self.0.state.lock().latch.as_ref().map(|latch| latch.cause.clone())
     }
 
-    /// Watches the deadline of what is in flight; runs until dropped. It ticks on its own and waits for no signal: a
-    /// writer that blocks its worker could hold the signal back.
+    /// Whether writes are taken, and if not, what is done about it.
+    pub fn log_state(&self) -> LogState {
+        self.0.state.lock().log_state()
+    }
+
+    /// Watches the deadline of what is in flight, and has a log that failed repaired again; runs until dropped. Silent
+    /// while nothing is on its way.
     pub async fn watch_deadlines(&self) {
-        loop {
-            tokio::time::sleep(self.0.limits.commit_deadline / 8).await;
-            Committer::expire(&self.0);
-        }
+        self.0.watch().await;
     }
 
     /// Takes no new writes, makes durable what is pending, and gives up on what is left after `budget`.
@@ -256,7 +230,7 @@ impl Writer {
         self.0.state.lock().stopping = true;
         if tokio::time::timeout(budget, self.settled()).await.is_err() {
             tracing::warn!(tree = %self.0.tree, "drain budget used up, pending writes fail");
-            Committer::abandon(&self.0, &Error::shutting_down());
+            self.0.abandon(&Error::shutting_down());
         }
     }
 
@@ -268,7 +242,7 @@ impl Writer {
 
     /// Takes no more writes and fails what is pending, without waiting.
     pub fn abandon(&self) {
-        Committer::abandon(&self.0, &Error::shutting_down());
+        self.0.abandon(&Error::shutting_down());
     }
 
     async fn settled(&self) {
@@ -276,11 +250,8 @@ impl Writer {
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            {
-                let state = self.0.state.lock();
-                if state.in_flight.is_none() && state.pending.is_empty() && !state.committing {
-                    return;
-                }
+            if self.0.state.lock().is_settled() {
+                return;
             }
             changed.await;
         }
@@ -294,11 +265,11 @@ impl Shared {
         if state.stopping {
             return Err(Error::shutting_down());
         }
-        if let Some(latch) = &mut state.latch {
+        if let Some(latch) = &state.latch {
             let cause = latch.cause.clone();
-            if latch.repair_is_due() && !state.committing {
-                state.repair = Some(Repair::again());
-                Self::start(self, state);
+            if latch.write_may_retry() {
+                state.try_again();
+                self.start(state);
             }
             return Err(cause);
         }
@@ -320,7 +291,7 @@ impl Shared {
             state.push(mutation, hlc, mutations.len() > 1);
         }
         let ticket = state.pending.ticket.clone();
-        Self::start(self, state);
+        self.start(state);
         Ok(Some((hlc, ticket)))
     }
 
@@ -342,48 +313,28 @@ impl Shared {
             }
         }
         let ticket = state.pending.ticket.clone();
-        Self::start(self, state);
+        self.start(state);
         Ok(Some(ticket))
     }
 
     /// Sees to it that somebody commits what is pending: the caller itself when the log is idle and writes come one by
     /// one, else a committer.
     fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        if state.committing {
+        if state.duty.is_on() || !state.has_work(self) {
             return;
         }
-        state.committing = true;
-        let alone = state.company <= 1 && state.repair.is_none();
+        let alone = state.company <= 1 && state.repair.is_none() && state.watched;
+        if !std::mem::replace(&mut state.watched, true) {
+            self.stirred.notify_one();
+        }
+        let Some(shift) = state.duty.begin() else { return };
         drop(state);
-        if alone && self.runner.lends_thread() {
-            Committer::drive_once(self);
-        } else {
-            Committer::submit(self);
+        match self.runner.lend_thread(alone) {
+            Some(lent) => {
+                Committer::drive_once(self, shift);
+                drop(lent);
+            }
+            None => Committer::submit(self, shift),
         }
-    }
-}
-
-impl State {
-    /// A group was applied: what it holds of other origins may be seen from here on.
-    pub(super) fn saw(&mut self, group: &Group, own: OriginTag) {
-        let foreign = group.blocks().iter().filter(|framed| framed.block.origin() != own);
-        for framed in foreign {
-            self.seen.raise(framed.block.origin(), framed.block.last_hlc());
-        }
-    }
-
-    fn has_room(&self, bytes: usize, frames: usize, limits: &Limits) -> bool {
-        let fits = self.pending.bytes() + bytes <= limits.pending_bytes
-            && self.pending.records() + frames <= limits.pending_records.max(frames)
-            && self.pending.frames() + frames <= MAX_GROUP_FRAMES;
-        fits || self.pending.is_empty()
-    }
-
-    fn push(&mut self, mutation: &Mutation, hlc: Hlc, in_batch: bool) {
-        let partitions = u16::try_from(self.offsets.len()).expect("partitions are counted in 16 bits");
-        let partition = PartitionId::of(&mutation.key, partitions);
-        let offset = self.offsets[partition.index()];
-        self.offsets[partition.index()] = offset.next();
-        self.pending.push(mutation, (partition, offset), hlc, self.observed.len(), in_batch);
     }
 }

@@ -14,6 +14,7 @@ use super::segment::SegmentNumber;
 use super::spare::Spare;
 use super::trim_point::TrimPoint;
 use super::trimming::bounds_of;
+use super::writing::given_up;
 use crate::causal::OriginMarks;
 use crate::disk::Disk;
 use crate::error::{StorageError, StorageErrorKind};
@@ -21,7 +22,7 @@ use crate::id::{ClusterId, GroupSequence, Incarnation, Lsn, Offset, OriginTag, P
 use crate::limits::Limits;
 use crate::record::Group;
 use crate::tasks::Tasks;
-use crate::wal::storage::{Bounds, Completion, WalStorage};
+use crate::wal::{Bounds, Completion, WalStorage};
 
 /// What opening a log gives besides the log.
 #[derive(Debug)]
@@ -219,7 +220,8 @@ impl FileStorage {
 #[async_trait]
 impl WalStorage for FileStorage {
     fn append(&self, group: Arc<Group>, done: Completion) {
-        done.complete(self.write(&group));
+        let written = self.write(&group, &done);
+        done.complete(written);
     }
 
     async fn read(&self, from: Lsn, limit: usize) -> Result<Vec<Arc<Group>>, StorageError> {
@@ -278,17 +280,9 @@ impl WalStorage for FileStorage {
         })?
     }
 
-    fn give_up(&self, sequence: GroupSequence) -> bool {
-        let mut segments = self.segments.write();
-        if segments.next_group > sequence {
-            return false;
-        }
-        segments.epoch += 1;
-        true
-    }
-
     fn reconcile(&self, done: Completion) {
-        done.complete(self.cut());
+        let cut = if done.fate().is_given_up() { Err(given_up()) } else { self.cut() };
+        done.complete(cut);
     }
 
     async fn enroll(&self, origin: &ClusterId, incarnation: Incarnation) -> Result<(), StorageError> {

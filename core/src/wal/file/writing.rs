@@ -14,10 +14,11 @@ use crate::disk::{DiskFile, OpenMode};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::Lsn;
 use crate::record::Group;
+use crate::wal::Completion;
 
 const FIRST: &str = "open made the first segment";
 
-fn given_up() -> StorageError {
+pub(super) fn given_up() -> StorageError {
     StorageError::new(StorageErrorKind::Deadline, "the write landed after it was given up on")
 }
 
@@ -120,7 +121,8 @@ impl FileStorage {
         grown.min(self.limits.segment_bytes_max)
     }
 
-    pub(super) fn write(&self, group: &Group) -> Result<(), StorageError> {
+    /// Puts a group behind the last one and makes it durable; it is readable when `done` says that it is still wanted.
+    pub(super) fn write(&self, group: &Group, done: &Completion) -> Result<(), StorageError> {
         let (epoch, full) = {
             let segments = self.segments.read();
             if segments.next_group != group.sequence() {
@@ -147,7 +149,7 @@ impl FileStorage {
         write_group(file.as_ref(), group, at, seed)
             .map_err(|error| failed(format!("log of {} cannot be written", self.dir.display()), error))?;
         let mut segments = self.segments.write();
-        if segments.epoch != epoch {
+        if segments.epoch != epoch || !done.land() {
             return Err(given_up());
         }
         segments.next_group = group.sequence().next();
