@@ -49,6 +49,10 @@ pub struct Limits {
     pub segment_bytes_min: u64,
     /// Largest segment file in bytes.
     pub segment_bytes_max: u64,
+    /// Bytes of the next segment's file that are filled with zeros at once, ahead of use; 0 fills nothing.
+    pub fill_slice_bytes: usize,
+    /// Bytes a second that are filled at most.
+    pub fill_bytes_per_second: u64,
     /// Most keys that one range delete removes at its origin, in keys that hold a value: each becomes a tombstone
     /// while the tree stands still, and a message in a sink that has no ranges.
     pub range_delete_keys: usize,
@@ -81,6 +85,8 @@ impl Default for Limits {
             read_bytes: 512 * 1024,
             segment_bytes_min: 1024 * 1024,
             segment_bytes_max: 64 * 1024 * 1024,
+            fill_slice_bytes: 1024 * 1024,
+            fill_bytes_per_second: 512 * 1024 * 1024,
             range_delete_keys: 100_000,
             snapshot_log_bytes: 256 * 1024 * 1024,
             snapshot_stop_bytes: 64 * 1024 * 1024,
@@ -104,6 +110,7 @@ impl Limits {
             read_bytes: 2 * 1024,
             segment_bytes_min: 4 * 1024,
             segment_bytes_max: 16 * 1024,
+            fill_slice_bytes: 1024,
             snapshot_log_bytes: 8 * 1024,
             snapshot_stop_bytes: 4 * 1024,
             snapshot_chunk_bytes: 256,

@@ -57,13 +57,13 @@ impl Frame {
         let frame = Self::parse_header(head)?;
         let end = FRAME_BYTES + frame.length as usize;
         let block_crc = bytes.get(end - 4..end).ok_or(FormatError::Short("a block"))?;
-        if checksum(seed, &[&head[..44], block_crc])
+        if Self::belongs(head, block_crc, seed) { Ok(frame) } else { Err(FormatError::Checksum("a frame")) }
+    }
+
+    /// Whether the checksum in the bytes of a frame is that of the frame and of a block that ends with `block_crc`.
+    pub fn belongs(head: &[u8; FRAME_BYTES], block_crc: &[u8], seed: u64) -> bool {
+        checksum(seed, &[&head[..44], block_crc])
             == u32::from_le_bytes([head[44], head[45], head[46], head[47]])
-        {
-            Ok(frame)
-        } else {
-            Err(FormatError::Checksum("a frame"))
-        }
     }
 
     /// Reads the fields without checking them: enough to know how many bytes the block needs.

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::recovery::{Recovery, read_all};
+use super::filling::Filling;
+use super::recovery::Recovery;
 use super::segment::{HEADER_BYTES, SegmentHeader, SegmentNumber};
 use super::spare::{MAX_SPARES, Spare};
+use super::tail::Tail;
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{GroupSequence, Lsn};
-use crate::record::Frame;
 
 /// A segment file with a header that is its own.
 pub(super) type Headed = (SegmentHeader, Arc<dyn DiskFile>);
@@ -51,13 +52,15 @@ impl Recovery<'_> {
         let mut spares = Spare::find(self.disk, self.dir, &names).map_err(|error| {
             StorageError::new(StorageErrorKind::Io, "a spare segment cannot be opened").with_source(error)
         })?;
+        let partial = names.iter().filter(|name| Filling::left_behind(name));
+        dead.extend(partial.map(|name| self.dir.join(name)));
         dead.extend(spares.drain(spares.len().min(MAX_SPARES)..).map(|spare| spare.path));
         Ok(Chain { segments, highest: numbers.last().copied(), spares, dead })
     }
 
     pub(super) fn header(&self, number: SegmentNumber) -> Result<Option<Headed>, StorageError> {
         let io = |error| self.io(number, error);
-        let file = self.disk.open(&self.path(number), OpenMode::Write).map_err(io)?;
+        let file = self.disk.open(&self.path(number), self.mode).map_err(io)?;
         let mut head = [0; HEADER_BYTES];
         let read = file.read_at(&mut head, 0).map_err(io)?;
         let header = SegmentHeader::decode(&head[..read])
@@ -134,14 +137,12 @@ impl Recovery<'_> {
     }
 
     /// Where the first intact frame of a segment stands in its file, whatever its header.
-    pub(super) fn first_frame(&self, number: SegmentNumber) -> Result<Option<usize>, StorageError> {
+    pub(super) fn first_frame(&self, number: SegmentNumber) -> Result<Option<u64>, StorageError> {
         let io = |error| self.io(number, error);
         let file = self.disk.open(&self.path(number), OpenMode::Read).map_err(io)?;
         let length = file.len().map_err(io)?;
-        let bytes = read_all(file.as_ref(), length).map_err(io)?;
-        let seed = self.seed_of(number);
-        let mut starts = memchr::memmem::find_iter(&bytes, b"TWF1");
-        Ok(starts.find(|at| Frame::parse(&bytes[*at..], seed).is_ok()))
+        let tail = Tail::look(file.as_ref(), (0, length), self.seed_of(number), |_| true);
+        Ok(tail.map_err(io)?.frame)
     }
 
     /// What the frames of a segment are seeded with, whatever its header says.

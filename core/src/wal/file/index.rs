@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::segment::{HEADER_BYTES, SegmentHeader};
+use super::segments::Sums;
 use crate::causal::OriginMarks;
 use crate::disk::DiskFile;
 use crate::id::{GroupSequence, Hlc, Lsn, Offset, OriginTag, PartitionId};
@@ -54,6 +55,8 @@ pub(super) struct SegmentIndex {
     pub(super) file_bytes: u64,
     /// It has a footer: every write into it has succeeded, and nothing is on its way into it any more.
     pub(super) sealed: bool,
+    /// What the segments below it hold.
+    pub(super) below: Sums,
 }
 
 impl Contents {
@@ -92,7 +95,8 @@ impl Contents {
 
 impl SegmentIndex {
     pub(super) fn new(header: SegmentHeader, file: Arc<dyn DiskFile>, file_bytes: u64) -> Self {
-        Self { file, contents: Contents::new(&header), file_bytes, sealed: false, header }
+        let contents = Contents::new(&header);
+        Self { file, contents, file_bytes, sealed: false, below: Sums::default(), header }
     }
 
     /// Takes note of a group that lies at the present end.

@@ -13,11 +13,13 @@ use super::chain::Headed;
 use super::checkup::{Checkup, Damage, Lost, OriginRange, SegmentReport};
 use super::index::SegmentIndex;
 use super::manifest::Manifest;
-use super::parse::{Parsed, has_later_group, parse_group};
+use super::parse::{Parsed, parse_group};
 use super::recovery::{Recovery, read_all};
-use super::segment::{HEADER_BYTES, SegmentNumber};
+use super::scan::{Scanned, Scanner};
+use super::segment::SegmentNumber;
+use super::tail::Tail;
 use super::trim_point::TrimPoint;
-use crate::disk::Disk;
+use crate::disk::{Disk, OpenMode};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::Lsn;
 use crate::record::Frame;
@@ -84,6 +86,7 @@ impl LogFiles {
             manifest: &self.manifest,
             trim: self.trim.as_ref(),
             from: Lsn::ZERO,
+            mode: OpenMode::Read,
         }
     }
 
@@ -186,35 +189,42 @@ impl LogFiles {
                 "the file is shorter than the segment after it says".to_owned(),
             ));
         }
-        let bytes = read_all(segment.file.as_ref(), valid.unwrap_or(length));
-        let bytes = Bytes::from(bytes.map_err(|error| self.recovery().io(number, error))?);
-        let (seed, mut at) = (segment.header.seed(), HEADER_BYTES.min(bytes.len()));
+        let io = |error| self.recovery().io(number, error);
+        let file = segment.file.clone();
+        let mut scanner =
+            Scanner::new(file.as_ref(), &segment.header, &self.manifest, valid.unwrap_or(length));
         let mut told = 0;
-        while at < bytes.len() {
+        let what = loop {
             let expected = segment.contents.next_group;
-            let what = match parse_group(&bytes.slice(at..), seed, &self.manifest) {
-                Parsed::Group(group, length) if group.sequence() == expected => {
+            match scanner.next().map_err(io)? {
+                Scanned::Group(group) if group.sequence() == expected => {
                     segment.push(&group);
-                    at += length;
-                    if at - told > 4 << 20 {
-                        told = at;
-                        progress(at as u64);
+                    if scanner.position() - told > 4 << 20 {
+                        told = scanner.position();
+                        progress(told);
                     }
-                    continue;
                 }
-                Parsed::Group(group, _) => {
-                    format!("group {} stands where {expected} belongs", group.sequence())
+                Scanned::Group(group) => {
+                    break format!("group {} stands where {expected} belongs", group.sequence());
                 }
-                Parsed::Short(_) => "a group is cut short".to_owned(),
-                Parsed::Damaged(error) => error.to_string(),
-            };
-            if valid.is_some() || has_later_group(&bytes[at..], seed, expected) {
-                return Ok(Read::Damaged(at as u64, what));
+                Scanned::End => {
+                    progress(length);
+                    return Ok(Read::Whole);
+                }
+                Scanned::Broken(what) => break what,
             }
-            return Ok(Read::Tail((bytes.len() - at) as u64));
+        };
+        let (at, seed, expected) = (segment.end(), segment.header.seed(), segment.contents.next_group);
+        if valid.is_some() {
+            return Ok(Read::Damaged(at, what));
+        }
+        let tail = Tail::look(file.as_ref(), (at, length), seed, |frame| frame.sequence > expected);
+        let tail = tail.map_err(io)?;
+        if tail.frame.is_some() {
+            return Ok(Read::Damaged(at, what));
         }
         progress(length);
-        Ok(Read::Whole)
+        Ok(Read::Tail(tail.bytes()))
     }
 
     fn report_of(&self, segment: &SegmentIndex, complete: bool) -> SegmentReport {
@@ -250,7 +260,7 @@ impl LogFiles {
         for (order, number) in chained.chain(walk.beyond.iter().copied()).enumerate() {
             let recovery = self.recovery();
             let io = |error| recovery.io(number, error);
-            let file = self.disk.open(&recovery.path(number), crate::disk::OpenMode::Read).map_err(io)?;
+            let file = self.disk.open(&recovery.path(number), OpenMode::Read).map_err(io)?;
             let bytes = read_all(file.as_ref(), file.len().map_err(io)?).map_err(io)?;
             let bytes = Bytes::from(bytes);
             let start =

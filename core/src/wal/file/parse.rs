@@ -3,7 +3,6 @@
 use bytes::Bytes;
 
 use super::manifest::Manifest;
-use crate::id::GroupSequence;
 use crate::record::{Block, FRAME_BYTES, FormatError, Frame, FramedBlock, Group};
 
 /// What stands at a place in a segment.
@@ -76,10 +75,4 @@ fn follows(before: Option<&FramedBlock>, next: &FramedBlock) -> bool {
                 && next.frame.first_lsn == before.next_lsn()
         }
     }
-}
-
-/// Whether an intact frame of a group after `expected` starts anywhere in `bytes`.
-pub(super) fn has_later_group(bytes: &[u8], seed: u64, expected: GroupSequence) -> bool {
-    memchr::memmem::find_iter(bytes, b"TWF1")
-        .any(|at| Frame::parse(&bytes[at..], seed).is_ok_and(|frame| frame.sequence > expected))
 }

@@ -9,20 +9,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::chain::{Chain, Headed};
 use super::footer::{FOOTER_FIXED_BYTES, decode_footer, footer_length};
 use super::index::{Contents, SegmentIndex};
 use super::manifest::Manifest;
-use super::parse::{Parsed, has_later_group, parse_group};
-use super::segment::{HEADER_BYTES, SegmentNumber};
+use super::scan::{Scanned, Scanner};
+use super::segment::SegmentNumber;
 use super::spare::Spare;
+use super::tail::Tail;
 use super::trim_point::TrimPoint;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{GroupSequence, Lsn};
-use crate::record::Group;
+use crate::record::{Frame, Group};
 
 /// Who sees the groups of the log that are asked for, in order.
 pub(super) type Visitor<'a> = &'a mut dyn FnMut(&Arc<Group>);
@@ -45,6 +44,8 @@ pub(super) struct Recovery<'a> {
     pub(super) trim: Option<&'a TrimPoint>,
     /// Groups that end here or below are not shown.
     pub(super) from: Lsn,
+    /// How segments are opened: those of a log at rest are only read.
+    pub(super) mode: OpenMode,
 }
 
 impl Recovery<'_> {
@@ -126,64 +127,82 @@ impl Recovery<'_> {
         visit: Visitor<'_>,
     ) -> Result<(), StorageError> {
         let number = segment.header.number;
-        let seed = segment.header.seed();
         let length = segment.file_bytes;
         if valid.is_some_and(|valid| valid > length) {
             return Err(self.damaged(number, length, "the file is shorter than the segment after it says"));
         }
-        let bytes = read_all(segment.file.as_ref(), valid.unwrap_or(length));
-        let bytes = Bytes::from(bytes.map_err(|error| self.io(number, error))?);
-        let mut at = HEADER_BYTES.min(bytes.len());
-        while at < bytes.len() {
-            let what = match parse_group(&bytes.slice(at..), seed, self.manifest) {
-                Parsed::Group(group, length) if group.sequence() == *next_group => {
+        let file = segment.file.clone();
+        let mut scanner =
+            Scanner::new(file.as_ref(), &segment.header, self.manifest, valid.unwrap_or(length));
+        let what = loop {
+            match scanner.next().map_err(|error| self.io(number, error))? {
+                Scanned::Group(group) if group.sequence() == *next_group => {
                     let group = Arc::new(group);
                     segment.push(&group);
                     if group.next_lsn() > self.from {
                         visit(&group);
                     }
                     *next_group = next_group.next();
-                    at += length;
-                    continue;
                 }
-                Parsed::Group(group, _) => {
-                    format!("group {} stands where {next_group} belongs", group.sequence())
+                Scanned::Group(group) => {
+                    break format!("group {} stands where {next_group} belongs", group.sequence());
                 }
-                Parsed::Short(_) => "a group is cut short".to_owned(),
-                Parsed::Damaged(error) => error.to_string(),
-            };
-            if valid.is_some() || has_later_group(&bytes[at..], seed, *next_group) {
-                return Err(self.damaged(number, at as u64, &what));
+                Scanned::End => return Ok(()),
+                Scanned::Broken(what) => break what,
             }
-            let behind = bytes.len() - at;
-            if segment.header.recycled {
-                tracing::info!(
-                    segment = number.0,
-                    at,
-                    bytes = behind,
-                    "former bytes behind the last group cut"
-                );
-            } else {
-                tracing::warn!(segment = number.0, at, bytes = behind, what, "torn tail cut");
-            }
-            self.cut(segment, at as u64)?;
-            break;
+        };
+        if valid.is_some() {
+            return Err(self.damaged(number, segment.end(), &what));
         }
-        Ok(())
+        self.look_behind(segment, *next_group, &what)
     }
 
-    /// Removes a torn tail, or what a former segment left behind the end, so that none of it can ever pass for a group.
-    fn cut(&self, segment: &mut SegmentIndex, at: u64) -> Result<(), StorageError> {
-        let cut = segment.file.set_len(at).and_then(|()| segment.file.sync_data());
-        segment.file_bytes = at;
-        cut.map_err(|error| {
-            let path = self.path(segment.header.number);
+    /// Tells what stands behind the last group: nothing, a torn tail, or damage with later groups behind it.
+    fn look_behind(
+        &self,
+        segment: &mut SegmentIndex,
+        next_group: GroupSequence,
+        what: &str,
+    ) -> Result<(), StorageError> {
+        let (number, at, seed) = (segment.header.number, segment.end(), segment.header.seed());
+        let later = |frame: &Frame| frame.sequence > next_group;
+        let tail = Tail::look(segment.file.as_ref(), (at, segment.file_bytes), seed, later);
+        let tail = tail.map_err(|error| self.io(number, error))?;
+        if tail.frame.is_some() {
+            return Err(self.damaged(number, at, what));
+        }
+        if tail.bytes() == 0 {
+            return Ok(());
+        }
+        if segment.header.recycled {
+            // Its frames have another seed, and what this log left there has no higher number than the next group.
+            tracing::info!(
+                segment = number.0,
+                at,
+                bytes = tail.bytes(),
+                "former bytes behind the last group"
+            );
+            return Ok(());
+        }
+        tracing::warn!(segment = number.0, at, bytes = tail.bytes(), what, "torn tail cut");
+        self.cut(segment, &tail).map_err(|error| {
+            let path = self.path(number);
             StorageError::new(
                 StorageErrorKind::Io,
                 format!("the torn tail of {} cannot be cut", path.display()),
             )
             .with_source(error)
         })
+    }
+
+    /// Removes a torn tail, so that none of it can ever pass for a group. Room that was filled ahead stays.
+    fn cut(&self, segment: &mut SegmentIndex, tail: &Tail) -> std::io::Result<()> {
+        if tail.written < segment.file_bytes {
+            return tail.blank(segment.file.as_ref());
+        }
+        segment.file.set_len(tail.from)?;
+        segment.file_bytes = tail.from;
+        segment.file.sync_data()
     }
 }
 

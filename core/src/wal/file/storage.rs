@@ -7,16 +7,16 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 
+use super::filling::Fill;
 use super::index::SegmentIndex;
 use super::manifest::Manifest;
 use super::recovery::{Recovery, Visitor};
 use super::segment::SegmentNumber;
-use super::spare::Spare;
+use super::segments::Segments;
 use super::trim_point::TrimPoint;
-use super::trimming::bounds_of;
 use super::writing::given_up;
 use crate::causal::OriginMarks;
-use crate::disk::Disk;
+use crate::disk::{Disk, OpenMode};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{ClusterId, GroupSequence, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::limits::Limits;
@@ -35,28 +35,13 @@ pub struct OpenedLog {
     pub next_group: GroupSequence,
 }
 
-/// Segments of a log, and who may add to them.
-pub(super) struct Segments {
-    pub(super) list: Vec<SegmentIndex>,
-    pub(super) next_group: GroupSequence,
-    pub(super) next_number: SegmentNumber,
-    /// Raised by every repair: a write that began before one is not taken note of.
-    pub(super) epoch: u64,
-    pub(super) spares: Vec<Spare>,
-    pub(super) trim: Option<TrimPoint>,
-    /// Records and bytes of groups that were trimmed since.
-    pub(super) trimmed: (u64, u64),
-    /// Files that could not be removed yet, with their bytes.
-    pub(super) dead: Vec<(PathBuf, u64)>,
-}
-
 /// A log in a directory of segment files.
 pub struct FileStorage {
-    this: Weak<Self>,
+    pub(super) this: Weak<Self>,
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) limits: Limits,
-    tasks: Tasks,
+    pub(super) tasks: Tasks,
     manifest: RwLock<Arc<Manifest>>,
     enrolling: Mutex<()>,
     pub(super) segments: RwLock<Segments>,
@@ -110,7 +95,14 @@ impl FileStorage {
             // A crash may have come before its name was durable; nothing is removed on the word of such a file.
             disk.sync_dir(dir).map_err(|error| failed(dir.display(), error))?;
         }
-        let recovery = Recovery { disk: disk.as_ref(), dir, manifest: &manifest, trim: trim.as_ref(), from };
+        let recovery = Recovery {
+            disk: disk.as_ref(),
+            dir,
+            manifest: &manifest,
+            trim: trim.as_ref(),
+            from,
+            mode: OpenMode::Write,
+        };
         let found = recovery.run(visit)?;
         if found.segments.is_empty() && manifest.incarnation != fresh.incarnation {
             // Either its creation was cut short, or its segments are gone: it is another log from now on, and peers that
@@ -128,23 +120,15 @@ impl FileStorage {
             tasks,
             manifest: RwLock::new(Arc::new(manifest)),
             enrolling: Mutex::new(()),
-            segments: RwLock::new(Segments {
-                next_number: found.highest.map_or(SegmentNumber(1), |number| SegmentNumber(number.0 + 1)),
-                list: found.segments,
-                next_group: found.next_group,
-                epoch: 0,
-                spares: found.spares,
-                trim,
-                trimmed: (0, 0),
-                dead: found.dead.into_iter().map(|path| (path, 0)).collect(),
-            }),
+            segments: RwLock::new(Segments::recovered(found, trim)),
             trimming: Mutex::new(()),
         });
         storage.remove_dead();
         if storage.segments.read().list.is_empty() {
             storage.add_segment()?;
         }
-        Ok(OpenedLog { storage, next_lsn, next_group: found.next_group })
+        let next_group = storage.segments.read().next_group;
+        Ok(OpenedLog { storage, next_lsn, next_group })
     }
 
     fn refuse_segments_without_manifest(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
@@ -192,6 +176,18 @@ impl FileStorage {
         self.segments.read().list.last().is_some_and(|last| last.header.recycled)
     }
 
+    /// Whether the next group goes into room that the file has already.
+    #[cfg(test)]
+    pub(super) fn has_room(&self) -> bool {
+        self.segments.read().list.last().is_some_and(|last| last.file_bytes > last.end())
+    }
+
+    /// Where the last group ends in its file.
+    #[cfg(test)]
+    pub(super) fn active_end(&self) -> u64 {
+        self.segments.read().list.last().map_or(0, SegmentIndex::end)
+    }
+
     /// What the log says about itself.
     pub fn manifest(&self) -> Arc<Manifest> {
         self.manifest.read().clone()
@@ -221,7 +217,11 @@ impl FileStorage {
 impl WalStorage for FileStorage {
     fn append(&self, group: Arc<Group>, done: Completion) {
         let written = self.write(&group, &done);
-        done.complete(written);
+        let fill = matches!(written, Ok(Fill::Due));
+        done.complete(written.map(|_| ()));
+        if fill {
+            self.fill_ahead();
+        }
     }
 
     async fn read(&self, from: Lsn, limit: usize) -> Result<Vec<Arc<Group>>, StorageError> {
@@ -235,25 +235,11 @@ impl WalStorage for FileStorage {
     }
 
     fn bounds(&self) -> Bounds {
-        let segments = self.segments.read();
-        let beside = segments.spares.iter().map(|spare| spare.bytes);
-        let beside = beside.chain(segments.dead.iter().map(|(_, bytes)| *bytes)).sum();
-        let (trimmed_records, trimmed_bytes) = segments.trimmed;
-        Bounds { trimmed_records, trimmed_bytes, ..bounds_of(&segments.list, beside) }
+        self.segments.read().bounds()
     }
 
     fn bytes_after(&self, lsn: Lsn) -> u64 {
-        let segments = self.segments.read();
-        let after = segments.list.iter().rev().take_while(|segment| segment.next_lsn() > lsn);
-        after
-            .map(|segment| {
-                if segment.header.first_lsn >= lsn {
-                    segment.bytes()
-                } else {
-                    segment.end() - segment.position_of(lsn)
-                }
-            })
-            .sum()
+        self.segments.read().bytes_after(lsn)
     }
 
     fn first_uncovered(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Lsn {

@@ -3,6 +3,7 @@
 mod rig;
 
 mod at_rest;
+mod filling;
 mod model;
 mod opening;
 mod trimming;

@@ -1,7 +1,7 @@
 //! Letting go of the old segments of a [`FileStorage`], and using their files again.
 
 use super::index::SegmentIndex;
-use super::segment::{HEADER_BYTES, SegmentNumber};
+use super::segment::SegmentNumber;
 use super::spare::{MAX_SPARES, Spare};
 use super::storage::{FileStorage, failed};
 use super::trim_point::TrimPoint;
@@ -9,39 +9,18 @@ use crate::error::StorageError;
 use crate::id::Lsn;
 use crate::wal::storage::Bounds;
 
-/// What a list of segments holds, with `beside` further bytes on the disk.
-pub(super) fn bounds_of(list: &[SegmentIndex], beside: u64) -> Bounds {
-    let records = list.iter().map(|segment| segment.contents.records).sum();
-    let physical: u64 = list.iter().map(|segment| segment.file_bytes.max(HEADER_BYTES as u64)).sum();
-    Bounds {
-        first: list.first().map_or(Lsn::ZERO, |first| first.header.first_lsn),
-        next: list.last().map_or(Lsn::ZERO, SegmentIndex::next_lsn),
-        records,
-        retained_bytes: list.iter().map(SegmentIndex::bytes).sum(),
-        physical_bytes: physical + beside,
-        trimmed_records: 0,
-        trimmed_bytes: 0,
-    }
-}
-
-/// How many segments lie wholly below a position. The last one stays: it is being written.
-fn below(list: &[SegmentIndex], before: Lsn) -> usize {
-    let old = &list[..list.len().saturating_sub(1)];
-    old.partition_point(|segment| segment.next_lsn() <= before)
-}
-
 impl FileStorage {
     /// What the log would hold after a trim; of its files those that are kept as spares are not counted.
     pub fn bounds_after_trim(&self, before: Lsn) -> Bounds {
         let segments = self.segments.read();
-        bounds_of(&segments.list[below(&segments.list, before)..], 0)
+        segments.bounds_from(segments.below(before))
     }
 
     pub(super) fn trim_blocking(&self, before: Lsn) -> Result<(), StorageError> {
         let _alone = self.trimming.lock();
         let point = {
             let segments = self.segments.read();
-            let count = below(&segments.list, before);
+            let count = segments.below(before);
             if count == 0 {
                 return Ok(());
             }
@@ -86,6 +65,7 @@ impl FileStorage {
             path: Spare::path_of(&self.dir, segment.header.number),
             file: segment.file,
             bytes: segment.file_bytes,
+            former: true,
         };
         let kept = wanted && self.disk.rename(&path, &spare.path).is_ok();
         let mut segments = self.segments.write();

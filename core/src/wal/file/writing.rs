@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::append::write_group;
+use super::filling::Fill;
 use super::footer::encode_footer;
 use super::index::SegmentIndex;
 use super::segment::{SegmentHeader, SegmentNumber};
@@ -30,7 +31,8 @@ impl FileStorage {
             let number = segments.next_number;
             // A file that cannot be finished keeps its number; it holds no group, and recovery passes over it.
             segments.next_number = SegmentNumber(number.0 + 1);
-            let spare = segments.spares.pop();
+            let wanted = self.segment_bytes(number);
+            let spare = segments.spares.pop().or_else(|| segments.filling.take(wanted));
             let last = segments.list.last();
             let header = SegmentHeader {
                 incarnation: self.manifest().incarnation,
@@ -38,7 +40,7 @@ impl FileStorage {
                 first_lsn: last.map_or(Lsn::ZERO, SegmentIndex::next_lsn),
                 first_group: segments.next_group,
                 before: last.map(|last| (last.header.number, last.end())),
-                recycled: spare.is_some(),
+                recycled: spare.as_ref().is_some_and(|spare| spare.former),
             };
             (header, spare, segments.epoch)
         };
@@ -56,7 +58,7 @@ impl FileStorage {
         }
         let mut segment = SegmentIndex::new(header, file, bytes);
         segment.file_bytes = bytes.max(segment.end());
-        segments.list.push(segment);
+        segments.push(segment);
         Ok(())
     }
 
@@ -90,12 +92,9 @@ impl FileStorage {
     /// Puts the footer behind a segment that is complete. Without a sync: what a crash takes of it is read from the
     /// groups instead.
     fn seal(&self, number: SegmentNumber) {
-        let found = |segments: &[SegmentIndex]| {
-            segments.binary_search_by_key(&number, |segment| segment.header.number).ok()
-        };
         let segment = {
             let segments = self.segments.read();
-            match found(&segments.list) {
+            match segments.find(number) {
                 Some(at) => segments.list[at].clone(),
                 None => return,
             }
@@ -106,10 +105,8 @@ impl FileStorage {
             return;
         }
         let mut segments = self.segments.write();
-        if let Some(at) = found(&segments.list) {
-            let sealed = &mut segments.list[at];
-            sealed.sealed = true;
-            sealed.file_bytes = sealed.file_bytes.max(sealed.end() + footer.len() as u64);
+        if let Some(at) = segments.find(number) {
+            segments.sealed(at, segment.end() + footer.len() as u64);
         }
     }
 
@@ -122,7 +119,7 @@ impl FileStorage {
     }
 
     /// Puts a group behind the last one and makes it durable; it is readable when `done` says that it is still wanted.
-    pub(super) fn write(&self, group: &Group, done: &Completion) -> Result<(), StorageError> {
+    pub(super) fn write(&self, group: &Group, done: &Completion) -> Result<Fill, StorageError> {
         let (epoch, full) = {
             let segments = self.segments.read();
             if segments.next_group != group.sequence() {
@@ -154,7 +151,7 @@ impl FileStorage {
         }
         segments.next_group = group.sequence().next();
         segments.list.last_mut().expect(FIRST).push(group);
-        Ok(())
+        Ok(self.wants_filling(&mut segments))
     }
 
     /// Goes on in a new segment. The last one is never written again, not even a footer: what failed may still land.

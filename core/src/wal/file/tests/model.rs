@@ -2,10 +2,11 @@
 //! any order, with segments so small that rollover and recycling happen all the time.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use super::rig::{PARTITIONS, Rig};
-use crate::disk::{DiskFaults, DiskOperation, FaultyDisk, MemDisk};
+use super::rig::{DIR, PARTITIONS, Rig};
+use crate::disk::{Disk, DiskFaults, DiskOperation, FaultyDisk, MemDisk};
 use crate::error::StorageErrorKind;
 use crate::id::{ClusterId, GroupSequence, Lsn, Offset, PartitionId};
 use crate::random::Random;
@@ -36,6 +37,10 @@ struct Run {
     rig: Rig,
     model: Model,
     recycled: bool,
+    /// A crash came while a file was being filled.
+    cut_short: bool,
+    /// A segment began in a file that was filled ahead.
+    filled: bool,
 }
 
 fn offsets_after(groups: &[Arc<Group>]) -> [Offset; PARTITIONS as usize] {
@@ -53,7 +58,17 @@ impl Run {
         let faulty = FaultyDisk::over_memory(disk.clone(), faults.clone());
         let rig = Rig::open(Arc::new(faulty)).expect("a new log opens");
         let model = Model { groups: Vec::new(), unknown: None, first: Lsn::ZERO, asked: Lsn::ZERO };
-        Self { seed, random: Random::from_seed(seed), disk, faults, rig, model, recycled: false }
+        Self {
+            seed,
+            random: Random::from_seed(seed),
+            disk,
+            faults,
+            rig,
+            model,
+            recycled: false,
+            cut_short: false,
+            filled: false,
+        }
     }
 
     async fn step(&mut self) {
@@ -152,8 +167,14 @@ impl Run {
         }
     }
 
+    fn names(&self, ending: &str) -> usize {
+        let names = self.disk.list(Path::new(DIR)).expect("a disk in memory lists its names");
+        names.iter().filter(|name| name.ends_with(ending)).count()
+    }
+
     async fn crash(&mut self) {
         self.faults.heal();
+        self.cut_short |= self.names(".filling") > 0;
         self.disk =
             if self.random.chance(0.7) { self.disk.crash(self.random.id()) } else { self.disk.kill() };
         let from = Lsn::new(self.random.below(self.end().get() + 2));
@@ -196,13 +217,14 @@ impl Run {
             .collect();
         assert_eq!(ends, offsets_after(&trimmed).into_iter().enumerate().collect());
         self.recycled |= self.rig.storage.recycles();
+        self.filled |= self.rig.storage.has_room() && !self.rig.storage.recycles();
     }
 }
 
 #[tokio::test]
 async fn f28_the_log_agrees_with_a_small_model_through_trims_failures_and_crashes() {
     let seeds = std::env::var("TIDEWIRE_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let mut recycled = 0;
+    let (mut recycled, mut filled, mut cut_short) = (0, 0, 0);
     for seed in 0..seeds.unwrap_or(SEEDS) {
         // Shown when an assertion fails.
         println!("seed {seed}");
@@ -213,6 +235,10 @@ async fn f28_the_log_agrees_with_a_small_model_through_trims_failures_and_crashe
         run.crash().await;
         run.check_bounds();
         recycled += u64::from(run.recycled);
+        filled += u64::from(run.filled);
+        cut_short += u64::from(run.cut_short);
     }
     assert!(recycled > SEEDS / 4, "segments were recycled in {recycled} runs only");
+    assert!(filled > SEEDS / 4, "segments were filled ahead in {filled} runs only");
+    assert!(cut_short > SEEDS / 4, "crashes cut a fill short in {cut_short} runs only");
 }

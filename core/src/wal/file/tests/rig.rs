@@ -30,7 +30,7 @@ pub(super) struct Rig {
 }
 
 pub(super) fn limits() -> Limits {
-    Limits { segment_bytes_min: 1024, segment_bytes_max: 2048, ..Limits::tiny() }
+    Limits { segment_bytes_min: 1024, segment_bytes_max: 2048, fill_slice_bytes: 700, ..Limits::tiny() }
 }
 
 fn manifest(incarnation: u64) -> Manifest {
@@ -50,11 +50,20 @@ impl Rig {
     }
 
     pub(super) fn open_from(disk: Arc<dyn Disk>, from: Lsn) -> Result<Self, StorageError> {
+        Self::open_with(disk, from, limits())
+    }
+
+    /// A log that fills nothing ahead.
+    pub(super) fn open_growing(disk: Arc<dyn Disk>) -> Result<Self, StorageError> {
+        Self::open_with(disk, Lsn::ZERO, Limits { fill_slice_bytes: 0, ..limits() })
+    }
+
+    fn open_with(disk: Arc<dyn Disk>, from: Lsn, limits: Limits) -> Result<Self, StorageError> {
         let tasks = Tasks::new(Threads::Inline);
         let (mut shown, mut hlc) = (Vec::new(), Hlc::new(1_000));
         let mut offsets = [Offset::ZERO; PARTITIONS as usize];
         let opened =
-            FileStorage::open(disk, Path::new(DIR), manifest(77), limits(), tasks, from, &mut |group| {
+            FileStorage::open(disk, Path::new(DIR), manifest(77), limits, tasks, from, &mut |group| {
                 shown.push((group.first_lsn(), group.next_lsn()));
                 for block in group.blocks().iter().map(|framed| &framed.block) {
                     hlc = hlc.max(block.last_hlc());

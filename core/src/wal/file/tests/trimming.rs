@@ -11,7 +11,7 @@ use crate::id::Lsn;
 use crate::wal::WalStorage;
 
 fn open(disk: &MemDisk) -> Rig {
-    Rig::open(Arc::new(disk.clone())).expect("opens")
+    Rig::open_growing(Arc::new(disk.clone())).expect("opens")
 }
 
 fn filled(disk: &MemDisk, groups: usize) -> Rig {

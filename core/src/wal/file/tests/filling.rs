@@ -1,0 +1,209 @@
+//! Filling ahead, one claim each.
+
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::rig::{DIR, Rig, limits};
+use crate::disk::{Disk, DiskFaults, DiskOperation, FaultyDisk, MemDisk, OpenMode};
+use crate::error::StorageErrorKind;
+use crate::wal::WalStorage;
+use crate::wal::file::LogFiles;
+
+fn files(disk: &dyn Disk, ending: &str) -> Vec<String> {
+    let names = disk.list(Path::new(DIR)).expect("listed");
+    names.into_iter().filter(|name| name.ends_with(ending)).collect()
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+fn length(disk: &dyn Disk, name: &str) -> u64 {
+    disk.open(&path(name), OpenMode::Read).and_then(|file| file.len()).expect("there")
+}
+
+fn active(disk: &dyn Disk) -> String {
+    files(disk, ".seg").pop().expect("a segment")
+}
+
+/// A log whose last segment was filled ahead, with a few groups in it and room behind them.
+fn in_a_filled_segment(disk: &MemDisk) -> Rig {
+    let mut rig = Rig::open(Arc::new(disk.clone())).expect("opens");
+    let large = limits().segment_bytes_max;
+    while length(disk, &active(disk)) < large || files(disk, ".seg").len() < 5 {
+        rig.append(1, 100).expect("appends");
+    }
+    for _ in 0..3 {
+        rig.append(1, 100).expect("appends");
+    }
+    assert_eq!(length(disk, &active(disk)), large, "it is written over, not grown");
+    rig
+}
+
+#[test]
+fn a_log_that_grows_steadily_finds_its_segments_filled_already() {
+    let disk = MemDisk::new();
+    let mut rig = Rig::open(Arc::new(disk.clone())).expect("opens");
+    let (mut filled, mut grown, mut last) = (0, 0, active(&disk));
+    for _ in 0..400 {
+        rig.append(1, 60).expect("appends");
+        let now = active(&disk);
+        if now != last {
+            let room = length(&disk, &now) >= limits().segment_bytes_max;
+            if room {
+                filled += 1
+            } else {
+                grown += 1
+            }
+            last = now;
+        }
+        assert!(files(&disk, ".filling").len() + files(&disk, ".spare").len() <= 1, "one file ahead");
+    }
+    assert!(filled > 20 && grown <= 1, "{filled} filled, {grown} grown");
+}
+
+#[test]
+fn an_idle_log_and_one_with_files_to_use_again_fill_nothing() {
+    let disk = MemDisk::new();
+    let mut rig = Rig::open(Arc::new(disk.clone())).expect("opens");
+    rig.append(1, 10).expect("appends");
+    let used = disk.used();
+    drop(Rig::open(Arc::new(disk.clone())).expect("opens"));
+    assert_eq!(disk.used(), used, "nothing was written ahead");
+    let spare = disk.open(&path("00000000000000000900.spare"), OpenMode::CreateNew).expect("created");
+    spare.set_len(2_048).expect("grown");
+    let mut rig = Rig::open(Arc::new(disk.clone())).expect("opens");
+    while active(&disk) == "00000000000000000001.seg" {
+        assert!(files(&disk, ".filling").is_empty());
+        rig.append(1, 60).expect("appends");
+    }
+    assert!(rig.storage.recycles());
+}
+
+#[test]
+fn f27_room_that_was_filled_is_neither_a_torn_tail_nor_damage_and_stays() {
+    let disk = MemDisk::new();
+    let rig = in_a_filled_segment(&disk);
+    let (name, before) = (active(&disk), length(&disk, &active(&disk)));
+    let log = LogFiles::open(Arc::new(disk.clone()), Path::new(DIR)).expect("a log");
+    let checkup = log.check(&mut |_, _| {}).expect("reads");
+    assert_eq!((checkup.damage, checkup.tail_bytes), (None, 0));
+    for disk in [disk.copy(), disk.crash(3)] {
+        let opened = Rig::open(Arc::new(disk.clone())).expect("opens");
+        assert_eq!((opened.next_lsn, opened.next_group), (rig.next_lsn, rig.next_group));
+        assert_eq!(length(&disk, &name), before, "the room is there for the next group");
+    }
+}
+
+/// Tears the last group of a filled segment at every byte, and damages the one before it.
+#[test]
+fn f27_in_a_filled_segment_a_torn_group_is_cut_and_damage_before_a_later_group_is_refused() {
+    let disk = MemDisk::new();
+    let mut rig = in_a_filled_segment(&disk);
+    let name = active(&disk);
+    let ends: Vec<u64> = (0..2)
+        .map(|_| {
+            rig.append(1, 30).expect("appends");
+            rig.storage.active_end()
+        })
+        .collect();
+    let (first, before) = (rig.next_lsn, ends[0]);
+    for at in before..ends[1] {
+        let torn = disk.copy();
+        let file = torn.open(&path(&name), OpenMode::Write).expect("opens");
+        let rest = vec![0; usize::try_from(ends[1] - at).expect("small")];
+        file.write_all_at(&mut [IoSlice::new(&rest)], at).expect("written");
+        let mut opened = Rig::open(Arc::new(torn.clone())).expect("a torn tail is cut");
+        assert_eq!(opened.next_lsn.next(), first, "torn at {at}");
+        assert_eq!(length(&torn, &name), length(&disk, &name), "the room stays");
+        opened.offsets = rig.offsets;
+        opened.append(1, 10).expect("appends");
+        let again = Rig::open(Arc::new(torn)).expect("opens");
+        assert_eq!(again.next_lsn, opened.next_lsn);
+    }
+    for at in [before - 20, before - 60] {
+        let damaged = disk.copy();
+        let file = damaged.open(&path(&name), OpenMode::Write).expect("opens");
+        file.write_all_at(&mut [IoSlice::new(&[0; 8])], at).expect("written");
+        let error = Rig::open(Arc::new(damaged)).err().expect("a later group stands behind it");
+        assert_eq!(error.kind(), StorageErrorKind::Corrupt, "{error}");
+    }
+}
+
+#[test]
+fn f30_a_disk_that_is_full_for_the_filler_is_not_full_for_a_commit() {
+    let disk = MemDisk::new();
+    let mut rig = Rig::open(Arc::new(disk.clone())).expect("opens");
+    rig.append(1, 10).expect("appends");
+    // Room for what is written, and not for as much again.
+    disk.set_quota(disk.used() + 6_000);
+    let mut written = 0;
+    while rig.append(1, 60).is_ok() {
+        written += rig.storage.bounds().retained_bytes - written;
+    }
+    assert!(written > 5_000, "nothing that was filled stood in the way of {written} bytes");
+    disk.set_quota(u64::MAX);
+    rig.reconcile().expect("room is back");
+    for _ in 0..60 {
+        rig.append(1, 60).expect("the log works again");
+    }
+    assert!(length(&disk, &active(&disk)) >= limits().segment_bytes_max, "and is filled ahead again");
+}
+
+#[test]
+fn a_fill_that_fails_fails_nothing_else_and_leaves_no_file() {
+    for operation in [DiskOperation::Write, DiskOperation::Sync, DiskOperation::Open, DiskOperation::Rename] {
+        let (disk, faults) = (MemDisk::new(), DiskFaults::from_seed(1));
+        let faulty = FaultyDisk::over_memory(disk.clone(), faults.clone());
+        let mut rig = Rig::open(Arc::new(faulty)).expect("opens");
+        // The groups before the first slice are counted, so that the fault hits the filler.
+        let mut nth = 0;
+        let copy = disk.copy();
+        let mut probe = Rig::open(Arc::new(copy.clone())).expect("opens");
+        while files(&copy, ".filling").is_empty() {
+            probe.append(1, 60).expect("appends");
+            nth += 1;
+        }
+        let hit = match operation {
+            DiskOperation::Write | DiskOperation::Sync => nth + 1,
+            _ => 1,
+        };
+        faults.fail_nth(operation, hit);
+        for _ in 0..nth {
+            rig.append(1, 60).expect("no append notices");
+        }
+        if operation != DiskOperation::Rename {
+            assert!(files(&disk, ".filling").is_empty(), "{operation:?}");
+        }
+        for _ in 0..60 {
+            rig.append(1, 60).expect("no append notices");
+        }
+        assert!(length(&disk, &active(&disk)) >= limits().segment_bytes_max, "filled again later");
+    }
+}
+
+#[test]
+fn what_a_crash_leaves_of_a_fill_is_removed_and_a_whole_one_is_used() {
+    let disk = MemDisk::new();
+    let mut rig = Rig::open(Arc::new(disk.clone())).expect("opens");
+    while files(&disk, ".filling").is_empty() {
+        rig.append(1, 60).expect("appends");
+    }
+    let killed = disk.kill();
+    drop(Rig::open(Arc::new(killed.clone())).expect("opens"));
+    assert!(files(&killed, ".filling").is_empty(), "its writer may write on");
+    let mut rig = Rig::open(Arc::new(killed.clone())).expect("opens");
+    while files(&killed, ".filled.spare").is_empty() {
+        rig.append(1, 20).expect("appends");
+    }
+    let killed = killed.kill();
+    let mut rig = Rig::open(Arc::new(killed.clone())).expect("opens");
+    let (first, bytes) = (active(&killed), rig.storage.bounds().physical_bytes);
+    assert!(bytes >= limits().segment_bytes_max, "its room is counted");
+    while active(&killed) == first {
+        rig.append(1, 60).expect("appends");
+    }
+    assert!(files(&killed, ".filled.spare").is_empty());
+    assert!(!rig.storage.recycles(), "nothing of a former life lies in it");
+}
