@@ -27,6 +27,12 @@ struct Merging {
 }
 
 impl KeyIndex {
+    /// Of keys whose slots are in key order already: so many, from the first on.
+    pub(super) fn sorted(slots: u32) -> Self {
+        let runs = if slots == 0 { Vec::new() } else { vec![(0..slots).collect()] };
+        Self { runs, ..Self::default() }
+    }
+
     /// Notes a new key's slot.
     pub(super) fn push(&mut self, slot: u32) {
         self.fresh.push(slot);
@@ -69,7 +75,7 @@ impl KeyIndex {
         }
         self.merging = None;
         let mut run = std::mem::take(&mut self.fresh);
-        // Entries of a snapshot come in order.
+        // Keys are often made in order.
         if !run.is_sorted_by(|a, b| key(*a) < key(*b)) {
             run.sort_unstable_by(|a, b| key(*a).cmp(key(*b)));
         }

@@ -13,6 +13,7 @@ mod feeding;
 mod identity;
 mod image;
 mod index;
+mod key_table;
 mod log_view;
 #[cfg(any(test, feature = "test-util"))]
 mod memory;

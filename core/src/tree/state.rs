@@ -6,13 +6,13 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use hashbrown::HashTable;
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::deadlines::Deadlines;
 use super::entry::{Entry, Row, Value};
 use super::index::KeyIndex;
+use super::key_table::{KeyTable, KeyTag};
 use super::ranges::{Cut, RangeTombstones};
 use super::superseded::Superseded;
 use super::target::Progress;
@@ -34,7 +34,7 @@ pub(super) struct GroupOutcome {
 pub(super) struct State {
     origin: OriginTag,
     partitions: u16,
-    table: HashTable<u32>,
+    table: KeyTable,
     entries: Vec<Entry>,
     index: Mutex<KeyIndex>,
     /// Entries that hold a value, expired or not.
@@ -53,7 +53,7 @@ impl State {
         Self {
             origin,
             partitions,
-            table: HashTable::new(),
+            table: KeyTable::default(),
             entries: Vec::new(),
             index: Mutex::default(),
             live: 0,
@@ -139,10 +139,9 @@ impl State {
             Kind::DeleteRange => return self.apply_range(record, Cut { version, lsn }, seen, outcome),
             Kind::Mark => return true,
         };
-        let hash = xxh3_64(record.key);
-        let entries = &self.entries;
-        let found = self.table.find(hash, |slot| entries[*slot as usize].key() == record.key).copied();
-        let mut here = found.map(|slot| entries[slot as usize].version);
+        let tag = KeyTag::of(record.key);
+        let found = self.slot(tag, record.key);
+        let mut here = found.map(|slot| self.entries[slot as usize].version);
         if !self.ranges.is_empty() {
             here = here.max(self.ranges.covering(record.key).map(|cut| cut.version));
         }
@@ -155,7 +154,7 @@ impl State {
         let fresh = Entry::new(record.key, value, record.deadline_ms, version, lsn);
         match found {
             Some(slot) => self.replace(slot, fresh),
-            None => self.insert(hash, fresh),
+            None => self.insert(tag, fresh),
         }
         true
     }
@@ -219,7 +218,7 @@ impl State {
         *entry = fresh;
     }
 
-    fn insert(&mut self, hash: u64, fresh: Entry) {
+    fn insert(&mut self, tag: KeyTag, fresh: Entry) {
         let slot = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys fit the memory of a tree");
         self.bytes += fresh.bytes() as u64;
         self.live += u64::from(fresh.is_live());
@@ -227,46 +226,49 @@ impl State {
             self.deadlines.add(deadline);
         }
         self.entries.push(fresh);
-        let entries = &self.entries;
-        self.table.insert_unique(hash, slot, |slot| xxh3_64(entries[*slot as usize].key()));
+        self.table.insert(tag, slot);
         self.index.get_mut().push(slot);
     }
 
     /// Puts an entry in its place, unless what is there is as new.
     #[cfg(test)]
     pub(super) fn place(&mut self, fresh: Entry) {
-        let hash = xxh3_64(fresh.key());
-        let entries = &self.entries;
-        match self.table.find(hash, |slot| entries[*slot as usize].key() == fresh.key()).copied() {
+        let tag = KeyTag::of(fresh.key());
+        match self.slot(tag, fresh.key()) {
             Some(slot) if self.entries[slot as usize].version < fresh.version => self.replace(slot, fresh),
             Some(_) => {}
-            None => self.insert(hash, fresh),
+            None => self.insert(tag, fresh),
         }
     }
 
     /// Makes room for so many entries.
     pub(super) fn reserve(&mut self, entries: usize) {
         self.entries.reserve(entries);
-        let held = &self.entries;
-        self.table.reserve(entries, |slot| xxh3_64(held[*slot as usize].key()));
     }
 
-    /// The hash of a key, as [`install_sorted`](Self::install_sorted) takes it.
-    pub(super) fn hash(key: &[u8]) -> u64 {
-        xxh3_64(key)
-    }
-
-    /// Takes over entries in key order, each with the hash of its key. Says whether they lie behind all that came this
-    /// way before: if not, nothing is taken. Only before any group is applied.
-    pub(super) fn install_sorted(&mut self, rows: Vec<(u64, Entry)>) -> bool {
-        let first = rows.first().map(|(_, entry)| entry.key());
+    /// Takes over entries in key order. Says whether they lie behind all that came this way before: if not, nothing is
+    /// taken. Only before any group is applied; nothing is found before [`index_sorted`](Self::index_sorted).
+    pub(super) fn append_sorted(&mut self, rows: &mut Vec<Entry>) -> bool {
+        let first = rows.first().map(Entry::key);
         if self.entries.last().map(Entry::key).zip(first).is_some_and(|(last, first)| last >= first) {
             return false;
         }
-        for (hash, entry) in rows {
-            self.insert(hash, entry);
+        for entry in rows.iter() {
+            self.bytes += entry.bytes() as u64;
+            self.live += u64::from(entry.is_live());
+            if let Some(deadline) = entry.deadline_ms() {
+                self.deadlines.add(deadline);
+            }
         }
+        self.entries.append(rows);
         true
+    }
+
+    /// Makes what was taken over in key order known by its keys.
+    pub(super) fn index_sorted(&mut self, table: KeyTable) {
+        self.table = table;
+        let slots = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys fit the memory of a tree");
+        *self.index.get_mut() = KeyIndex::sorted(slots);
     }
 
     /// How many entries there are, tombstones included.
@@ -274,9 +276,12 @@ impl State {
         self.entries.len()
     }
 
+    fn slot(&self, tag: KeyTag, key: &[u8]) -> Option<u32> {
+        self.table.find(tag, |slot| self.entries[slot as usize].key() == key)
+    }
+
     fn find(&self, key: &[u8]) -> Option<&Entry> {
-        let slot = self.table.find(xxh3_64(key), |slot| self.entries[*slot as usize].key() == key)?;
-        Some(&self.entries[*slot as usize])
+        self.slot(KeyTag::of(key), key).map(|slot| &self.entries[slot as usize])
     }
 
     /// Does a small part of what the next walk would do first: putting new keys in order. Says whether there may be

@@ -96,16 +96,30 @@ fn seed(incarnation: Incarnation, index: usize) -> u64 {
     incarnation.get().wrapping_add((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// A chunk whose checksum was right.
-#[derive(Debug)]
+/// A chunk whose checksum was right. Its memory serves one chunk after the other.
+#[derive(Debug, Default)]
 pub(super) struct Chunk {
     raw: Vec<u8>,
     count: u32,
 }
 
 impl Chunk {
-    /// Checks the bytes of a chunk, all of them, and unpacks its entries.
-    pub(super) fn parse(bytes: &[u8], incarnation: Incarnation, index: usize) -> Result<Self, FormatError> {
+    /// Checks the bytes of a chunk, all of them, and unpacks its entries in place of those that are here. After an
+    /// error there are none.
+    pub(super) fn parse(
+        &mut self,
+        bytes: &[u8],
+        incarnation: Incarnation,
+        index: usize,
+    ) -> Result<(), FormatError> {
+        let parsed = self.unpack(bytes, incarnation, index);
+        if parsed.is_err() {
+            *self = Self::default();
+        }
+        parsed
+    }
+
+    fn unpack(&mut self, bytes: &[u8], incarnation: Incarnation, index: usize) -> Result<(), FormatError> {
         const WHAT: &str = "a chunk of a snapshot";
         let (body, crc) = bytes.split_last_chunk::<4>().ok_or(FormatError::Short(WHAT))?;
         if !body.starts_with(MAGIC) {
@@ -122,21 +136,23 @@ impl Chunk {
         if unpacked > MAX_RAW_BYTES || unpacked > packed.len().saturating_mul(MAX_GAIN) || zero != 0 {
             return Err(FormatError::Field("a chunk of a snapshot has a field that cannot be"));
         }
-        let raw = match encoding {
-            AS_IT_IS => packed.to_vec(),
-            LZ4 => {
-                let mut raw = vec![0; unpacked];
-                let written = lz4_flex::block::decompress_into(packed, &mut raw)
-                    .map_err(|_| FormatError::Field("a chunk of a snapshot cannot be unpacked"))?;
-                raw.truncate(written);
-                raw
+        // What is written over need not be zero.
+        self.raw.resize(unpacked, 0);
+        self.count = count;
+        let written = match encoding {
+            AS_IT_IS if packed.len() == unpacked => {
+                self.raw.copy_from_slice(packed);
+                unpacked
             }
+            AS_IT_IS => packed.len(),
+            LZ4 => lz4_flex::block::decompress_into(packed, &mut self.raw)
+                .map_err(|_| FormatError::Field("a chunk of a snapshot cannot be unpacked"))?,
             _ => return Err(FormatError::Field("a chunk of a snapshot is packed in a way not known here")),
         };
-        if raw.len() != unpacked {
+        if written != unpacked {
             return Err(FormatError::Field("a chunk of a snapshot unpacks to another length than it says"));
         }
-        Ok(Self { raw, count })
+        Ok(())
     }
 
     /// How many entries it says it has.

@@ -81,26 +81,36 @@ impl SnapshotFile {
         self.footer.chunks.len()
     }
 
-    /// Reads a run of chunks with one call, and checks each.
-    pub(super) fn read(&self, run: Range<usize>) -> Result<Vec<Chunk>, SnapshotFault> {
+    /// Reads a run of chunks with one call, checks each, and shows it.
+    pub(super) fn read(
+        &self,
+        run: Range<usize>,
+        mut visit: impl FnMut(&Chunk) -> Result<(), SnapshotFault>,
+    ) -> Result<(), SnapshotFault> {
         let places = self.footer.chunks.get(run.clone()).unwrap_or_default();
-        let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
+        let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(()) };
         let length = usize::try_from(last.at + u64::from(last.length) - first.at).unwrap_or(usize::MAX);
         let bytes = read(self.file.as_ref(), first.at, length, self.bytes)?;
         let mut rest = &bytes[..];
-        let mut chunks = Vec::with_capacity(places.len());
+        let mut chunk = Chunk::default();
         for (index, place) in run.zip(places) {
             let (head, tail) = rest
                 .split_at_checked(place.length as usize)
                 .ok_or(FormatError::Short("a chunk of a snapshot"))?;
             rest = tail;
-            let chunk = Chunk::parse(head, self.header.incarnation, index)?;
+            chunk.parse(head, self.header.incarnation, index)?;
             if head.last_chunk() != Some(&place.crc.to_le_bytes()) || chunk.count() != place.entries {
                 return Err(FormatError::Field("a chunk is not the one that the footer names").into());
             }
-            chunks.push(chunk);
+            visit(&chunk)?;
         }
-        Ok(chunks)
+        Ok(())
+    }
+
+    /// How many entries a run of chunks has.
+    pub(super) fn entries(&self, run: Range<usize>) -> usize {
+        let places = self.footer.chunks.get(run).unwrap_or_default();
+        places.iter().map(|place| place.entries as usize).sum()
     }
 }
 

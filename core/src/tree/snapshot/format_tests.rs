@@ -80,14 +80,18 @@ fn read(disk: &MemDisk) -> Result<(SnapshotHeader, Vec<Owned>), SnapshotFault> {
     let file = SnapshotFile::open(disk, Path::new(DIR), NAME)?;
     let mut entries = Vec::new();
     for first in (0..file.chunks()).step_by(2) {
-        for chunk in file.read(first..file.chunks().min(first + 2))? {
+        let run = first..file.chunks().min(first + 2);
+        let (before, counted) = (entries.len(), file.entries(run.clone()));
+        file.read(run, |chunk| {
             for entry in chunk.entries() {
                 let EntryView { key, value, version, lsn, deadline_ms } = entry?;
                 assert_eq!(version.origin.get(), version.hlc.get() % 3);
                 let value = value.map(<[u8]>::to_vec);
                 entries.push((key.to_vec(), value, version.hlc.get(), lsn.get(), deadline_ms));
             }
-        }
+            Ok(())
+        })?;
+        assert_eq!(entries.len() - before, counted);
     }
     assert_eq!(file.footer.superseded, [Lsn::new(10)..Lsn::new(12)]);
     assert_eq!((file.footer.end, file.footer.entries), (Lsn::new(6_000), entries.len() as u64));

@@ -1,4 +1,5 @@
-//! Reads a snapshot back into a state: chunks are unpacked several at once, and installed one after the other.
+//! Reads a snapshot back into a state: chunks are unpacked several at once and put in line, then the table of keys is
+//! filled, in several parts at once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,12 +14,15 @@ use crate::id::OriginTag;
 use crate::record::FormatError;
 use crate::tasks::Tasks;
 use crate::tree::entry::Entry;
+use crate::tree::key_table::{KeyTable, KeyTablePart, KeyTag};
 use crate::tree::state::State;
 
 /// Chunks that are read and unpacked in one go.
 const RUN_CHUNKS: usize = 8;
 /// Runs that are on their way at once: enough to keep two cores busy beside the one that installs.
 const RUNS: usize = 3;
+/// Parts of the table of keys that are filled at once.
+const TABLE_PARTS: usize = 2;
 /// How often a long loading says how far it is.
 pub(in crate::tree) const PROGRESS_EVERY: Duration = Duration::from_secs(3);
 
@@ -37,7 +41,8 @@ pub(in crate::tree) async fn load(
     let mut state = State::new(origin, partitions);
     // An entry takes 33 bytes at least, and unpacking makes 256 bytes of one at most.
     let most = file.bytes.saturating_mul(8);
-    state.reserve(usize::try_from(file.footer.entries.min(most)).unwrap_or(0));
+    let room = usize::try_from(file.footer.entries.min(most)).unwrap_or(0);
+    state.reserve(room);
     let runs =
         (0..file.chunks()).step_by(RUN_CHUNKS).map(|first| first..file.chunks().min(first + RUN_CHUNKS));
     let mut unpacked = futures::stream::iter(runs)
@@ -47,26 +52,22 @@ pub(in crate::tree) async fn load(
         })
         .buffered(RUNS);
     let mut told = Instant::now();
+    let mut tags = Vec::with_capacity(room);
     while let Some(rows) = unpacked.next().await {
-        let rows = match rows? {
+        let mut rows = match rows? {
             Ok(rows) => rows,
             Err(fault) => return Ok(Err(fault)),
         };
-        let (back, in_order) = tasks
-            .blocking(move || {
-                let in_order = state.install_sorted(rows);
-                (state, in_order)
-            })
-            .await?;
-        state = back;
-        if !in_order {
+        if !state.append_sorted(&mut rows.entries) {
             return Ok(Err(out_of_order()));
         }
+        tags.append(&mut rows.tags);
         if told.elapsed() >= PROGRESS_EVERY {
             told = Instant::now();
             tracing::info!(entries = state.len(), of = file.footer.entries, "loading a snapshot");
         }
     }
+    state.index_sorted(table(tags, tasks).await?);
     for range in &header.ranges {
         state.install_range(range);
     }
@@ -76,23 +77,37 @@ pub(in crate::tree) async fn load(
     Ok(Ok(state))
 }
 
-/// Entries with the hash of their key.
-type Rows = Vec<(u64, Entry)>;
+/// Finds the place of every tag, in several parts at once.
+async fn table(tags: Vec<KeyTag>, tasks: &Tasks) -> Result<KeyTable, Error> {
+    let tags = Arc::new(tags);
+    let parts = (0..TABLE_PARTS).map(|part| {
+        let tags = tags.clone();
+        tasks.blocking(move || KeyTablePart::fill(&tags, part, TABLE_PARTS))
+    });
+    Ok(KeyTablePart::join(futures::future::try_join_all(parts).await?))
+}
+
+/// Entries in key order, and the tags of their keys.
+struct Rows {
+    entries: Vec<Entry>,
+    tags: Vec<KeyTag>,
+}
 
 fn unpack(file: &SnapshotFile, run: Range<usize>) -> Result<Rows, SnapshotFault> {
-    let chunks = file.read(run)?;
-    let count: usize = chunks.iter().map(|chunk| chunk.count() as usize).sum();
-    let mut rows: Rows = Vec::with_capacity(count);
-    for chunk in &chunks {
+    // An entry takes more than a byte, even packed, so this is bounded by the file.
+    let count = file.entries(run.clone()).min(usize::try_from(file.bytes).unwrap_or(usize::MAX));
+    let mut rows = Rows { entries: Vec::with_capacity(count), tags: Vec::with_capacity(count) };
+    file.read(run, |chunk| {
         for entry in chunk.entries() {
             let view = entry?;
-            if rows.last().is_some_and(|(_, last)| last.key() >= view.key) {
+            if rows.entries.last().is_some_and(|last| last.key() >= view.key) {
                 return Err(out_of_order());
             }
-            let entry = Entry::new(view.key, view.value, view.deadline_ms, view.version, view.lsn);
-            rows.push((State::hash(view.key), entry));
+            rows.tags.push(KeyTag::of(view.key));
+            rows.entries.push(Entry::new(view.key, view.value, view.deadline_ms, view.version, view.lsn));
         }
-    }
+        Ok(())
+    })?;
     Ok(rows)
 }
 
