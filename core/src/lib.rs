@@ -49,5 +49,7 @@ pub mod sink;
 pub mod tasks;
 pub mod transport;
 pub mod tree;
+#[cfg(any(test, feature = "test-util"))]
+pub mod trials;
 pub mod units;
 pub mod wal;

@@ -9,6 +9,8 @@ mod atomic;
 #[cfg(any(test, feature = "test-util"))]
 mod conformance;
 mod contract;
+#[cfg(any(test, feature = "test-util"))]
+mod crash_images;
 mod failure;
 #[cfg(any(test, feature = "test-util"))]
 mod faults;
@@ -30,6 +32,8 @@ pub use atomic::{read_whole, write_atomically};
 #[cfg(any(test, feature = "test-util"))]
 pub use conformance::conformance;
 pub use contract::{DirLock, Disk, DiskFile, OpenMode};
+#[cfg(any(test, feature = "test-util"))]
+pub use crash_images::CrashImages;
 pub use failure::DiskFailure;
 #[cfg(any(test, feature = "test-util"))]
 pub use faults::{DiskFaults, DiskOperation};

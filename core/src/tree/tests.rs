@@ -1,5 +1,11 @@
 //! Claims about the tree over a disk in memory: crashes, failures, cancelled callers, reading back.
 
+mod history;
+mod images;
+mod model;
+mod run;
+mod view;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

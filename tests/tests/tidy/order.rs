@@ -4,7 +4,7 @@ use super::source::Source;
 
 /// The rooms of core, tier by tier. A room uses its own tier and those above it.
 const ROOMS: &[&[&str]] = &[
-    &["limits", "id", "error", "random", "latest", "clock", "metrics", "tasks", "budget", "units"],
+    &["limits", "id", "error", "random", "latest", "clock", "metrics", "tasks", "budget", "units", "trials"],
     // A block carries a version vector, so the vectors stand above it.
     &["causal"],
     &["record"],

@@ -22,8 +22,6 @@ mod writer;
 #[cfg(test)]
 mod format_tests;
 #[cfg(test)]
-mod images;
-#[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod tests;

@@ -4,13 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::images::Images;
 use super::rig::{
     Acknowledged, Picture, SNAPSHOTS, WAL, count, demand, foreign_pages, own, snapshots_on, without,
     write_both,
 };
 use crate::disk::{
-    Disk, DiskFaults, DiskOperation, FaultyDisk, MemDisk, OpenMode, read_whole, write_atomically,
+    CrashImages, Disk, DiskFaults, DiskOperation, FaultyDisk, MemDisk, OpenMode, read_whole, write_atomically,
 };
 use crate::error::ErrorKind;
 use crate::id::Lsn;
@@ -80,7 +79,7 @@ async fn a_crash_at_any_moment_of_a_snapshot_loses_nothing() {
     for seed in 0..4 {
         let (mut site, disk, acknowledged) = (site(seed), MemDisk::new(), Acknowledged::default());
         let noted = acknowledged.clone();
-        let images = Arc::new(Images::new(&disk, move || noted.lock().clone()));
+        let images = Arc::new(CrashImages::new(&disk, move || noted.lock().clone()));
         let tree = site.open(images.clone()).await.expect("opens");
         count(&tree, "before", 30, &acknowledged).await;
         images.record(true);
@@ -133,7 +132,7 @@ async fn a_crash_at_any_moment_of_opening_loses_nothing() {
     let bytes = read_whole(&disk, &Path::new(SNAPSHOTS).join(&names[1])).expect("there");
     let half = Path::new(SNAPSHOTS).join("00000000000000000002.snap.tmp");
     write_atomically(&disk, &half, &bytes[..bytes.len() / 2]).expect("left behind");
-    let images = Arc::new(Images::new(&disk, || ()));
+    let images = Arc::new(CrashImages::new(&disk, || ()));
     images.record(true);
     site.open(images.clone()).await.expect("opens");
     let moments = images.take();
@@ -369,7 +368,7 @@ async fn a_crash_at_any_moment_of_snapshots_and_trims_in_turn_loses_nothing() {
     for seed in 20..23 {
         let (mut site, disk, acknowledged) = (site(seed), MemDisk::new(), Acknowledged::default());
         let noted = acknowledged.clone();
-        let images = Arc::new(Images::new(&disk, move || noted.lock().clone()));
+        let images = Arc::new(CrashImages::new(&disk, move || noted.lock().clone()));
         let tree = site.open(images.clone()).await.expect("opens");
         count(&tree, "before", 40, &acknowledged).await;
         tree.snapshot().await.expect("written");

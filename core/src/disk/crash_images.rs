@@ -1,4 +1,4 @@
-//! [`Images`]: for tests, a disk that keeps what it held before each change, so that a crash can be tried at each.
+//! [`CrashImages`]: for tests, a disk that keeps what it held before each change, so that a crash can be tried at each.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -7,14 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::disk::{DirLock, Disk, DiskFile, MemDisk, OpenMode};
+use super::contract::{DirLock, Disk, DiskFile, OpenMode};
+use super::mem_disk::MemDisk;
 
 /// What is noted with each image.
 type Note<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
-/// A disk in memory that is copied before each change.
-pub(super) struct Images<T> {
-    inner: MemDisk,
+/// A disk in memory that is copied before each change: a write, a sync, a new length, a new, renamed or removed file, a
+/// synced directory. Each image is a disk of its own, on which any part of what was not synced may have survived:
+/// [`MemDisk::crash`] of it, with as many seeds as there is patience for.
+pub struct CrashImages<T> {
+    inner: Arc<dyn Disk>,
     shared: Arc<Shared<T>>,
 }
 
@@ -25,21 +28,27 @@ struct Shared<T> {
     taken: Mutex<Vec<(MemDisk, T)>>,
 }
 
-impl<T: Send + 'static> Images<T> {
-    /// Copies nothing until [`record`](Self::record).
-    pub(super) fn new(disk: &MemDisk, note: impl Fn() -> T + Send + Sync + 'static) -> Self {
+impl<T: Send + 'static> CrashImages<T> {
+    /// Copies nothing until [`record`](Self::record). `note` is asked for what is to be kept beside each image.
+    pub fn new(disk: &MemDisk, note: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Self::over(Arc::new(disk.clone()), disk, note)
+    }
+
+    /// The same for a disk that stands on one in memory, one with faults for instance.
+    pub fn over(inner: Arc<dyn Disk>, disk: &MemDisk, note: impl Fn() -> T + Send + Sync + 'static) -> Self {
         let (disk, on) = (disk.clone(), AtomicBool::new(false));
-        let shared = Shared { disk: disk.clone(), on, note: Arc::new(note), taken: Mutex::default() };
-        Self { inner: disk, shared: Arc::new(shared) }
+        let shared = Shared { disk, on, note: Arc::new(note), taken: Mutex::default() };
+        Self { inner, shared: Arc::new(shared) }
     }
 
     /// Copies before each change from now on, or not any more.
-    pub(super) fn record(&self, on: bool) {
+    pub fn record(&self, on: bool) {
         self.shared.on.store(on, Ordering::SeqCst);
     }
 
-    /// What was copied.
-    pub(super) fn take(&self) -> Vec<(MemDisk, T)> {
+    /// What was copied since the last time, and how it is now.
+    pub fn take(&self) -> Vec<(MemDisk, T)> {
+        self.shared.changes();
         std::mem::take(&mut self.shared.taken.lock())
     }
 }
@@ -53,7 +62,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T: Send + 'static> Disk for Images<T> {
+impl<T: Send + 'static> Disk for CrashImages<T> {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.inner.create_dir_all(path)
     }
