@@ -91,10 +91,9 @@ impl FileStorage {
         };
         let mut manifest = manifest;
         let trim = TrimPoint::load(disk.as_ref(), dir, manifest.incarnation)?;
-        if trim.is_some() {
-            // A crash may have come before its name was durable; nothing is removed on the word of such a file.
-            disk.sync_dir(dir).map_err(|error| failed(dir.display(), error))?;
-        }
+        // Whoever wrote here last may have been killed before a name was durable, or the end of one. What is seen now is
+        // built upon: nothing may come back or go away that was neither.
+        disk.sync_dir(dir).map_err(|error| failed(dir.display(), error))?;
         let recovery = Recovery {
             disk: disk.as_ref(),
             dir,
@@ -104,6 +103,11 @@ impl FileStorage {
             mode: OpenMode::Write,
         };
         let found = recovery.run(visit)?;
+        if let Some(last) = found.segments.last() {
+            // The same goes for its last group: it may have been written and not synced. Once it is shown it has to stay.
+            let path = recovery.path(last.header.number);
+            last.file.sync_data().map_err(|error| failed(path.display(), error))?;
+        }
         if found.segments.is_empty() && manifest.incarnation != fresh.incarnation {
             // Either its creation was cut short, or its segments are gone: it is another log from now on, and peers that
             // know the old one say so.
