@@ -3,15 +3,25 @@
 //! [`Writer`] gives out positions, fills groups, and has them made durable one after the other; [`WalStorage`] is where
 //! they go. One log per tree: all partitions share one writer, one sync, one line of positions. Only the tree writes
 //! it, and only the feed and the tree's recovery read it.
+//!
+//! A provider of your own passes `conformance` (feature `test-util`), which takes three lines.
 
 mod committer;
 mod completion;
+#[cfg(any(test, feature = "test-util"))]
+mod conformance;
 mod duty;
 mod fate;
+#[cfg(any(test, feature = "test-util"))]
+mod faults;
+#[cfg(any(test, feature = "test-util"))]
+mod faulty_storage;
 pub mod file;
 mod flight;
 mod latch;
 mod log;
+#[cfg(any(test, feature = "test-util"))]
+mod mem_storage;
 mod metrics;
 mod pending;
 mod recent;
@@ -26,9 +36,17 @@ mod writer;
 mod tests;
 
 pub use completion::Completion;
+#[cfg(any(test, feature = "test-util"))]
+pub use conformance::{WalSubject, conformance};
 pub use fate::Fate;
+#[cfg(any(test, feature = "test-util"))]
+pub use faults::{WalCall, WalFault, WalFaults};
+#[cfg(any(test, feature = "test-util"))]
+pub use faulty_storage::FaultyStorage;
 pub use latch::LogState;
 pub use log::Log;
+#[cfg(any(test, feature = "test-util"))]
+pub use mem_storage::MemStorage;
 pub use metrics::WalMetrics;
 pub use runner::CommitRunner;
 pub use storage::{Bounds, WalStorage};
