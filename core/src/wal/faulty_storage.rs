@@ -42,10 +42,16 @@ impl FaultyStorage {
             Some(WalFault::Fail(kind)) => return Err(on_order(kind)),
             Some(WalFault::Hang | WalFault::Block) => self.faults.wait().await,
             Some(WalFault::Late(delay)) => tokio::time::sleep(delay).await,
-            Some(WalFault::Panic) => panic!("panicked on order"),
+            Some(WalFault::Panic) => panicked(),
         }
         Ok(())
     }
+}
+
+/// A provider with a bug.
+#[expect(clippy::panic, reason = "on order, to show what becomes of those who wait")]
+fn panicked() -> ! {
+    panic!("panicked on order")
 }
 
 fn on_order(kind: StorageErrorKind) -> StorageError {
@@ -67,7 +73,7 @@ impl WalStorage for FaultyStorage {
         match fault {
             Some(WalFault::Hang) => return self.faults.hang(Hanging::Append(group, done)),
             Some(WalFault::Block) => self.faults.block(),
-            Some(WalFault::Panic) => panic!("panicked on order"),
+            Some(WalFault::Panic) => panicked(),
             _ => {}
         }
         let inner = self.inner.clone();
@@ -126,7 +132,7 @@ impl WalStorage for FaultyStorage {
                     inner.reconcile(done);
                 });
             }
-            Some(WalFault::Panic) => panic!("panicked on order"),
+            Some(WalFault::Panic) => panicked(),
         }
     }
 
