@@ -1,0 +1,93 @@
+//! [`TideLog`]: the log of a tree without the tree: writer and files, and nobody who applies what is durable.
+
+use std::sync::Arc;
+
+use tidewire_core::id::{Lsn, Offset, TreeName};
+use tidewire_core::limits::Limits;
+use tidewire_core::record::Group;
+use tidewire_core::wal::file::FileStorage;
+use tidewire_core::wal::{DurableGroups, WalStorage, Writer, WriterConfig, WriterStart};
+
+use super::tide_site::Site;
+use crate::failure::Outcome;
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Every group is read and checked.
+    Whole,
+    /// Sealed segments by their footers, as with a snapshot that covers them.
+    Footers,
+}
+
+/// A log on files. Cheap to clone.
+#[derive(Clone)]
+pub struct TideLog {
+    writer: Writer,
+    storage: Arc<FileStorage>,
+}
+
+struct Nobody;
+
+impl DurableGroups for Nobody {
+    fn apply(&self, _group: &Arc<Group>) {}
+}
+
+impl TideLog {
+    /// Opens the log of a tree, or creates it. Blocks.
+    pub fn open(site: &Site, name: &str, partitions: u16, opening: Opening) -> Outcome<Self> {
+        let tree = TreeName::new(name)?;
+        let limits = Limits::default();
+        let mut offsets = vec![Offset::ZERO; usize::from(partitions)];
+        let mut visit = |group: &Arc<Group>| {
+            for run in group.blocks().iter().flat_map(|framed| framed.block.runs()) {
+                offsets[usize::from(run.partition.get())] = run.end();
+            }
+        };
+        let from = match opening {
+            Opening::Whole => Lsn::ZERO,
+            Opening::Footers => Lsn::new(u64::MAX),
+        };
+        let opened = FileStorage::open(
+            site.disk.clone(),
+            &site.dir.join(name).join("wal"),
+            site.manifest(&tree, partitions),
+            limits.clone(),
+            site.tasks.clone(),
+            from,
+            &mut visit,
+        )?;
+        let storage = opened.storage;
+        let writer = Writer::new(
+            WriterConfig {
+                tree,
+                origin: site.cluster.tag(),
+                incarnation: storage.manifest().incarnation,
+                partitions,
+                limits,
+                clock: site.clock.clone(),
+                storage: storage.clone(),
+                runner: site.runner.clone(),
+                groups: Arc::new(Nobody),
+                metrics: site.wal_metrics.clone(),
+            },
+            WriterStart {
+                lsn: opened.next_lsn,
+                sequence: opened.next_group,
+                offsets,
+                ..WriterStart::default()
+            },
+        );
+        Ok(Self { writer, storage })
+    }
+
+    /// The writing end.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// Where it lies.
+    pub fn storage(&self) -> &Arc<FileStorage> {
+        &self.storage
+    }
+}
