@@ -33,6 +33,8 @@ mod watch;
 mod writer;
 
 #[cfg(test)]
+mod sharing_tests;
+#[cfg(test)]
 mod tests;
 
 pub use completion::Completion;

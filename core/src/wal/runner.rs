@@ -1,13 +1,19 @@
 //! [`CommitRunner`]: where committing happens. A thread that may block in production, a task in simulation.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 
 use crate::random::Random;
 use crate::tasks::{Tasks, Threads};
+
+/// How long a committer that has nothing to do stays: a log that is written to now and then finds it awake, and an idle
+/// one has no thread.
+const STAY: Duration = Duration::from_millis(200);
 
 /// Something with groups to commit.
 pub(super) trait CommitJob: Send + Sync + 'static {
@@ -28,6 +34,7 @@ pub struct CommitRunner {
     /// How many threads of callers may be lent at once, and how many are.
     lendable: usize,
     lent: Arc<AtomicUsize>,
+    crew: Arc<Crew>,
 }
 
 /// A caller's thread, while it commits.
@@ -49,12 +56,17 @@ impl CommitRunner {
 
     /// A runner for simulation, in which a write takes up to `latency` of virtual time.
     pub fn simulated(tasks: Tasks, latency: Duration, random: Random) -> Self {
-        Self { tasks, latency, random, lendable: 0, lent: Arc::default() }
+        Self { tasks, latency, random, lendable: 0, lent: Arc::default(), crew: Arc::default() }
     }
 
-    /// The caller's thread, if it is wanted and may be used.
-    pub(super) fn lend_thread(&self, wanted: bool) -> Option<Lent> {
-        if !wanted || self.tasks.threads() == Threads::Inline {
+    /// Whether a caller's thread may be used at all.
+    pub(super) fn lends_threads(&self) -> bool {
+        self.lendable > 0 && self.tasks.threads() == Threads::Spawn
+    }
+
+    /// The caller's thread, if it may be used now.
+    pub(super) fn lend_thread(&self) -> Option<Lent> {
+        if !self.lends_threads() {
             return None;
         }
         let lent = Lent(self.lent.clone());
@@ -66,12 +78,9 @@ impl CommitRunner {
     pub(super) fn submit(&self, job: Arc<dyn CommitJob>) {
         match self.tasks.threads() {
             Threads::Spawn => {
-                let tasks = self.tasks.clone();
-                self.tasks.spawn("commit", async move {
-                    if let Err(error) = tasks.blocking(move || job.drive(true)).await {
-                        tracing::error!(%error, "a committer ended");
-                    }
-                });
+                if !self.crew.push(job) {
+                    self.send_for_committer();
+                }
             }
             Threads::Inline => {
                 let latency = self.latency.mul_f64(self.random.below(1_000) as f64 / 1_000.0);
@@ -81,5 +90,88 @@ impl CommitRunner {
                 });
             }
         }
+    }
+
+    fn send_for_committer(&self) {
+        let (tasks, crew, stop) = (self.tasks.clone(), self.crew.clone(), self.tasks.stop_token());
+        self.tasks.spawn("commit", async move {
+            let serving = crew.clone();
+            let work = tasks.blocking(move || serving.serve());
+            tokio::pin!(work);
+            let ended = tokio::select! {
+                biased;
+                ended = &mut work => ended,
+                () = stop.cancelled() => {
+                    crew.close();
+                    work.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::error!(%error, "a committer ended");
+            }
+        });
+    }
+}
+
+/// Where jobs wait for committers, and committers for jobs.
+#[derive(Default)]
+struct Crew {
+    waiting: Mutex<Waiting>,
+    called: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Arc<dyn CommitJob>>,
+    committers: usize,
+    /// Nobody stays any more.
+    closed: bool,
+}
+
+impl std::fmt::Debug for Crew {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crew").field("committers", &self.waiting.lock().committers).finish_non_exhaustive()
+    }
+}
+
+impl Crew {
+    /// Leaves a job. False: no committer waits for it, one has to be sent for.
+    fn push(&self, job: Arc<dyn CommitJob>) -> bool {
+        let mut waiting = self.waiting.lock();
+        waiting.jobs.push_back(job);
+        let taken = waiting.jobs.len() <= waiting.committers;
+        drop(waiting);
+        if taken {
+            self.called.notify_one();
+        }
+        taken
+    }
+
+    /// Does jobs until there has been none for a while.
+    fn serve(&self) {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if let Some(job) = waiting.jobs.pop_front() {
+                drop(waiting);
+                job.drive(true);
+                drop(job);
+                waiting = self.waiting.lock();
+            } else if waiting.closed {
+                return;
+            } else {
+                waiting.committers += 1;
+                let late = self.called.wait_for(&mut waiting, STAY).timed_out();
+                waiting.committers -= 1;
+                if late && waiting.jobs.is_empty() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends home whoever waits.
+    fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.called.notify_all();
     }
 }

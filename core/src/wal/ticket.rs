@@ -23,9 +23,8 @@ impl Ticket {
     /// Waits for the outcome. Dropping the future changes nothing about the group.
     pub(super) async fn wait(&self) -> Result<(), Error> {
         loop {
+            // It counts from here on, not from its first poll: an outcome that comes after the look below wakes it.
             let done = self.done.notified();
-            tokio::pin!(done);
-            done.as_mut().enable();
             if let Some(result) = self.result.get() {
                 return result.clone();
             }

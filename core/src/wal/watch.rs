@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use tokio::time::Instant;
 
 use super::committer::{Committer, tell};
@@ -63,7 +64,8 @@ impl Shared {
         self.send_for_work(state);
     }
 
-    fn send_for_work(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
+    /// Has a committer come, if there is work and nobody is at it.
+    pub(super) fn send_for_work(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let shift = if state.has_work(self) { state.duty.begin() } else { None };
         drop(state);
         if let Some(shift) = shift {

@@ -132,15 +132,11 @@ impl Writer {
         let mut tries = CLOCK_TRIES;
         loop {
             self.0.clock.ready().await?;
-            let waiting = self.0.changed.notified();
-            tokio::pin!(waiting);
-            waiting.as_mut().enable();
-            match self.0.place(mutations, bytes) {
-                Ok(Some((hlc, ticket))) => {
-                    ticket.wait().await?;
+            match self.0.with_room(|| self.0.place(mutations, bytes)).await {
+                Ok((hlc, placed)) => {
+                    placed.wait(&self.0).await?;
                     return Ok(hlc);
                 }
-                Ok(None) => waiting.await,
                 // A page from a cluster with a faster clock used up what `ready` had found.
                 Err(_) if tries > 0 && !self.0.clock.has_room() => tries -= 1,
                 Err(error) => return Err(error),
@@ -160,15 +156,8 @@ impl Writer {
             groups.iter().flat_map(|group| &group.blocks).map(|(block, _)| block.bytes().len()).sum();
         let blocks: usize = groups.iter().map(|group| group.blocks.len()).sum();
         self.0.clock.observe(newest);
-        loop {
-            let waiting = self.0.changed.notified();
-            tokio::pin!(waiting);
-            waiting.as_mut().enable();
-            if let Some(ticket) = self.0.place_foreign(&mut groups, bytes, blocks)? {
-                return ticket.wait().await;
-            }
-            waiting.await;
-        }
+        let placed = self.0.with_room(|| self.0.place_foreign(&mut groups, bytes, blocks)).await?;
+        placed.wait(&self.0).await
     }
 
     /// The highest HLC of records that a local write may have seen, by foreign origin.
@@ -269,19 +258,32 @@ impl Shared {
             let cause = latch.cause.clone();
             if latch.write_may_retry() {
                 state.try_again();
-                self.start(state);
+                // Never the caller's part: it is told at once that its write fails.
+                let _leads = self.start(state);
             }
             return Err(cause);
         }
         Ok(state)
     }
 
+    /// Tries until there is room. Registers for the news that there is some only when there is none.
+    async fn with_room<T>(&self, mut place: impl FnMut() -> Result<Option<T>, Error>) -> Result<T, Error> {
+        if let Some(placed) = place()? {
+            return Ok(placed);
+        }
+        loop {
+            let waiting = self.changed.notified();
+            tokio::pin!(waiting);
+            waiting.as_mut().enable();
+            if let Some(placed) = place()? {
+                return Ok(placed);
+            }
+            waiting.await;
+        }
+    }
+
     /// Gives mutations their positions, if there is room for them.
-    fn place(
-        self: &Arc<Self>,
-        mutations: &[Mutation],
-        bytes: usize,
-    ) -> Result<Option<(Hlc, Arc<Ticket>)>, Error> {
+    fn place(self: &Arc<Self>, mutations: &[Mutation], bytes: usize) -> Result<Option<(Hlc, Placed)>, Error> {
         let mut state = self.admit()?;
         if !state.has_room(bytes, mutations.len(), &self.limits) {
             return Ok(None);
@@ -290,9 +292,9 @@ impl Shared {
         for mutation in mutations {
             state.push(mutation, hlc, mutations.len() > 1);
         }
-        let ticket = state.pending.ticket.clone();
-        self.start(state);
-        Ok(Some((hlc, ticket)))
+        let (ticket, records) = (state.pending.ticket.clone(), state.pending.records());
+        let leads = self.start(state);
+        Ok(Some((hlc, Placed { ticket, records, leads })))
     }
 
     /// Takes the blocks of groups over, if there is room for them.
@@ -301,7 +303,7 @@ impl Shared {
         groups: &mut Vec<ReadyGroup>,
         bytes: usize,
         blocks: usize,
-    ) -> Result<Option<Arc<Ticket>>, Error> {
+    ) -> Result<Option<Placed>, Error> {
         let mut state = self.admit()?;
         if !state.has_room(bytes, blocks, &self.limits) {
             return Ok(None);
@@ -312,29 +314,74 @@ impl Shared {
                 state.pending.push_foreign(Foreign { block, closed: group.closed, skip });
             }
         }
-        let ticket = state.pending.ticket.clone();
-        self.start(state);
-        Ok(Some(ticket))
+        let (ticket, records) = (state.pending.ticket.clone(), state.pending.records());
+        let leads = self.start(state);
+        Ok(Some(Placed { ticket, records, leads }))
     }
 
-    /// Sees to it that somebody commits what is pending: the caller itself when the log is idle and writes come one by
-    /// one, else a committer.
-    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    /// Sees to it that somebody commits what is pending: a committer; or, if the log is idle and writes come one by one,
+    /// the caller itself. True: that is asked of it.
+    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> bool {
         if state.duty.is_on() || !state.has_work(self) {
-            return;
+            return false;
         }
         let alone = state.company <= 1 && state.repair.is_none() && state.watched;
         if !std::mem::replace(&mut state.watched, true) {
             self.stirred.notify_one();
         }
-        let Some(shift) = state.duty.begin() else { return };
-        drop(state);
-        match self.runner.lend_thread(alone) {
-            Some(lent) => {
-                Committer::drive_once(self, shift);
-                drop(lent);
-            }
-            None => Committer::submit(self, shift),
+        if alone && self.runner.lends_threads() {
+            return true;
         }
+        self.send_for_work(state);
+        false
+    }
+
+    /// Commits in the caller's thread if the pending group still holds so many records; a committer does if others have
+    /// come, or no thread can be spared.
+    fn lead(self: &Arc<Self>, records: usize) {
+        let mut state = self.state.lock();
+        let alone = state.pending.records() == records && state.repair.is_none();
+        let Some(lent) = alone.then(|| self.runner.lend_thread()).flatten() else {
+            self.send_for_work(state);
+            return;
+        };
+        let shift = if state.has_work(self) { state.duty.begin() } else { None };
+        drop(state);
+        if let Some(shift) = shift {
+            Committer::drive_once(self, shift);
+        }
+        drop(lent);
+    }
+}
+
+/// Records that have their place in the pending group.
+struct Placed {
+    ticket: Arc<Ticket>,
+    /// How many records the group had then.
+    records: usize,
+    /// Nobody commits it yet: whoever placed them has to.
+    leads: bool,
+}
+
+impl Placed {
+    /// Waits until the group is durable and applied, or has failed.
+    async fn wait(self, shared: &Arc<Shared>) -> Result<(), Error> {
+        if self.leads {
+            let leader = Leader(shared);
+            // Whoever else can run and has something to write comes first: one sync then serves all.
+            tokio::task::yield_now().await;
+            shared.lead(self.records);
+            drop(leader);
+        }
+        self.ticket.wait().await
+    }
+}
+
+/// Leaves what is pending to a committer if the one who was to commit it is dropped.
+struct Leader<'a>(&'a Arc<Shared>);
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        self.0.send_for_work(self.0.state.lock());
     }
 }

@@ -78,9 +78,10 @@ impl Target {
 /// Closed loop: each writer puts, waits for the answer, and puts again.
 pub(super) async fn measure(dir: &Path) -> Result<Vec<Row>, Error> {
     let tasks = Tasks::new(Threads::Spawn);
-    let bare = Bare::start(&tasks, &dir.join("bare-loop")).map_err(|error| {
+    let file = written_over(&dir.join("bare-loop")).map_err(|error| {
         Error::new(ErrorKind::Unavailable, "no file for the bare loop").with_source(error)
     })?;
+    let bare = Bare::start(&tasks, file);
     let mut site = LocalSite::start("bench", dir).await?;
     let mut rows = Vec::new();
     if let Some(tree) = site.tree().cloned() {
