@@ -373,14 +373,14 @@ fn sift(
 
 fn covered_records(block: &Block, admitted: &OriginMarks) -> u64 {
     let covered =
-        |run: &PartitionRun| admitted.get(run.partition).next.since(run.first).min(u64::from(run.count));
-    block.runs().iter().map(covered).sum()
+        |run: PartitionRun| admitted.get(run.partition).next.since(run.first).min(u64::from(run.count));
+    block.runs().map(covered).sum()
 }
 
 /// The HLC of the record after the `covered` leading ones, if exactly those are covered.
 fn first_uncovered(block: &Block, covered: u64, queue: &Queue) -> Option<Hlc> {
     let mut next: BTreeMap<PartitionId, Offset> =
-        block.runs().iter().map(|run| (run.partition, run.first)).collect();
+        block.runs().map(|run| (run.partition, run.first)).collect();
     for (leading, record) in (0_u64..).zip(block.records()) {
         let record = record.ok()?;
         let offset = next.get_mut(&record.partition)?;

@@ -5,11 +5,13 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind};
@@ -99,6 +101,19 @@ impl Tasks {
         }
     }
 
+    /// Begins work that blocks, and answers at once: for those who go on meanwhile. Under [`Threads::Inline`] it is done
+    /// when this returns.
+    pub fn begin_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Begun<T> {
+        match self.0.threads {
+            Threads::Inline => Begun(Progress::Done(Some(work()))),
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one place that hands work to blocking threads"
+            )]
+            Threads::Spawn => Begun(Progress::Running(tokio::task::spawn_blocking(work))),
+        }
+    }
+
     /// What panicked so far, as `name: message`.
     pub fn panics(&self) -> Vec<String> {
         self.0.panics.lock().clone()
@@ -131,6 +146,36 @@ impl Tasks {
     pub async fn abort_and_join(&self) {
         self.abort();
         self.join().await;
+    }
+}
+
+enum Progress<T> {
+    Done(Option<T>),
+    Running(JoinHandle<T>),
+}
+
+/// Work that has begun; as a future, its result. Dropping it does not stop the work.
+pub struct Begun<T>(Progress<T>);
+
+impl<T> std::fmt::Debug for Begun<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Begun")
+    }
+}
+
+impl<T> Unpin for Begun<T> {}
+
+impl<T> Future for Begun<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let lost = || Error::new(ErrorKind::Unavailable, "background work did not finish");
+        match &mut self.0 {
+            Progress::Done(done) => Poll::Ready(done.take().ok_or_else(lost)),
+            Progress::Running(handle) => {
+                Pin::new(handle).poll(context).map_err(|error| lost().with_source(error))
+            }
+        }
     }
 }
 

@@ -70,8 +70,7 @@ impl Ledger {
 
     /// Whether the link carries a block's origin, and the peer lacks something of the block.
     pub(crate) fn lacks(&self, block: &Block) -> bool {
-        let lacks =
-            |peer: &OriginMarks| block.runs().iter().any(|run| peer.get(run.partition).next < run.end());
+        let lacks = |peer: &OriginMarks| block.runs().any(|run| peer.get(run.partition).next < run.end());
         self.peer.get(&block.origin()).is_some_and(lacks)
     }
 

@@ -97,7 +97,7 @@ impl History {
         self.blocks.push((origin, block.bytes().clone()));
         self.deps.push((self.entries.len(), origin, block.deps()));
         let mut next: std::collections::BTreeMap<PartitionId, Offset> =
-            block.runs().iter().map(|run| (run.partition, run.first)).collect();
+            block.runs().map(|run| (run.partition, run.first)).collect();
         let skip = u64::from(framed.frame.skip);
         for (index, record) in (0..).zip(block.records()) {
             let record = record.expect("what is in a log was checked");

@@ -2,8 +2,10 @@
 
 mod batch;
 mod cursor;
+mod filtered;
 mod reader;
 
 pub use batch::{Batch, Resolved};
 pub use cursor::Cursor;
+pub use filtered::{FeedOptions, FilteredBatch};
 pub use reader::{FeedError, FeedReader, FeedSource};

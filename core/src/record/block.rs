@@ -13,6 +13,7 @@ pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"TWB1");
 pub(super) const VERSION: u16 = 1;
 pub(super) const FIXED_BYTES: usize = 40;
 pub(super) const RUN_BYTES: usize = 14;
+const RUNS_AT: usize = FIXED_BYTES + 2;
 pub(super) const DEP_BYTES: usize = 16;
 pub(super) const FLAG_DEPS: u16 = 2;
 
@@ -42,7 +43,6 @@ pub struct Block {
     count: u32,
     first_hlc: Hlc,
     last_hlc: Hlc,
-    runs: Vec<PartitionRun>,
     deps_at: usize,
     records_at: usize,
 }
@@ -82,7 +82,7 @@ impl Block {
             return Err(FormatError::Field("a block's length is not that of its bytes"));
         }
         let count = u32_at(&bytes, 20).ok_or(SHORT)?;
-        let (runs, deps_at) = Self::parse_runs(&bytes, count)?;
+        let deps_at = Self::check_runs(&bytes, count)?;
         let mut records_at = deps_at;
         if flags & FLAG_DEPS != 0 {
             let entries = usize::from(u16_at(&bytes, deps_at).ok_or(SHORT)?);
@@ -99,40 +99,34 @@ impl Block {
             count,
             first_hlc: Hlc::new(u64_at(&bytes, 24).ok_or(SHORT)?),
             last_hlc: Hlc::new(u64_at(&bytes, 32).ok_or(SHORT)?),
-            runs,
             deps_at,
             records_at,
             bytes,
         })
     }
 
-    fn parse_runs(bytes: &[u8], count: u32) -> Result<(Vec<PartitionRun>, usize), FormatError> {
+    /// Looks through the partition table; answers where it ends.
+    fn check_runs(bytes: &[u8], count: u32) -> Result<usize, FormatError> {
         let present = u16_at(bytes, FIXED_BYTES).ok_or(SHORT)?;
         if present > MAX_PARTITIONS {
             return Err(FormatError::Field("a block has more partitions than can be"));
         }
-        let mut at = FIXED_BYTES + 2;
-        let mut runs: Vec<PartitionRun> = Vec::with_capacity(usize::from(present));
+        let end = RUNS_AT + usize::from(present) * RUN_BYTES;
+        let mut last = None;
         let mut total = 0_u64;
-        for _ in 0..present {
-            let run = PartitionRun {
-                partition: PartitionId::new(u16_at(bytes, at).ok_or(SHORT)?),
-                count: u32_at(bytes, at + 2).ok_or(SHORT)?,
-                first: Offset::new(u64_at(bytes, at + 6).ok_or(SHORT)?),
-            };
-            let rises = runs.last().is_none_or(|last| last.partition < run.partition);
+        for run in (Runs { rest: bytes.get(RUNS_AT..end).ok_or(SHORT)? }) {
+            let rises = last.is_none_or(|last| last < run.partition);
             let fits = run.first.get().checked_add(u64::from(run.count)).is_some();
             if !rises || !fits || run.count == 0 || run.partition.get() >= MAX_PARTITIONS {
                 return Err(FormatError::Field("a block's partition table is out of order"));
             }
             total += u64::from(run.count);
-            runs.push(run);
-            at += RUN_BYTES;
+            last = Some(run.partition);
         }
         if total != u64::from(count) || count == 0 {
             return Err(FormatError::Field("a block's partition table does not add up"));
         }
-        Ok((runs, at))
+        Ok(end)
     }
 
     /// Compares the checksum, seeded with the incarnation of the origin's log.
@@ -169,7 +163,7 @@ impl Block {
             seen += 1;
             counts[record.partition.index()] += 1;
         }
-        let adds_up = self.runs.iter().all(|run| counts[run.partition.index()] == run.count);
+        let adds_up = self.runs().all(|run| counts[run.partition.index()] == run.count);
         if !adds_up || seen != self.count || last != self.last_hlc {
             return Err(FormatError::Field("a block's records do not fit its header"));
         }
@@ -207,8 +201,14 @@ impl Block {
     }
 
     /// The partitions that occur, in order, with their offsets.
-    pub fn runs(&self) -> &[PartitionRun] {
-        &self.runs
+    pub fn runs(&self) -> Runs<'_> {
+        let present = usize::from(u16_at(&self.bytes, FIXED_BYTES).expect("parse saw the partition table"));
+        Runs { rest: &self.bytes[RUNS_AT..RUNS_AT + present * RUN_BYTES] }
+    }
+
+    /// The records of one partition, if there are any.
+    pub fn run(&self, partition: PartitionId) -> Option<PartitionRun> {
+        self.runs().find(|run| run.partition == partition)
     }
 
     /// What its writers may have seen of other origins.
@@ -223,16 +223,59 @@ impl Block {
             .collect()
     }
 
+    /// Bytes of its records, counted from the first one.
+    ///
+    /// # Panics
+    /// When there are no such bytes.
+    pub fn record_bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
+        &self.bytes[self.records_at..self.bytes.len() - 4][range]
+    }
+
     /// The records in order. Ends after the first that cannot be read.
     pub fn records(&self) -> Records<'_> {
         Records { rest: &self.bytes[self.records_at..self.bytes.len() - 4] }
     }
 }
 
+/// Iterates over the partitions of a block, read in place.
+#[derive(Clone, Debug)]
+pub struct Runs<'a> {
+    rest: &'a [u8],
+}
+
+impl Iterator for Runs<'_> {
+    type Item = PartitionRun;
+
+    #[inline]
+    fn next(&mut self) -> Option<PartitionRun> {
+        let (run, rest) = self.rest.split_first_chunk::<RUN_BYTES>()?;
+        self.rest = rest;
+        Some(PartitionRun {
+            partition: PartitionId::new(u16_at(run, 0)?),
+            count: u32_at(run, 2)?,
+            first: Offset::new(u64_at(run, 6)?),
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.rest.len() / RUN_BYTES;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Runs<'_> {}
+
 /// Iterates over the records of a block.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
+}
+
+impl Records<'_> {
+    /// Bytes of the records that are still to come.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
 }
 
 impl<'a> Iterator for Records<'a> {

@@ -18,7 +18,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use block::{Block, PartitionRun};
+pub use block::{Block, PartitionRun, Records, Runs};
 pub use builder::BlockBuilder;
 pub use checksum::checksum;
 pub use error::FormatError;

@@ -305,7 +305,7 @@ impl LogView for MemFeed {
             let below = state.groups.iter().flat_map(local).filter_map(|block| {
                 let records = block.records().filter_map(Result::ok);
                 let mut records = records.filter(|record| record.partition == partition).map(|r| r.hlc);
-                let run = *block.runs().iter().find(|run| run.partition == partition)?;
+                let run = block.run(partition)?;
                 let count = held.next.since(run.first).min(u64::from(run.count));
                 records.nth(usize::try_from(count.checked_sub(1)?).ok()?)
             });

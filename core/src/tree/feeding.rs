@@ -1,17 +1,28 @@
 //! The tree as a [`FeedSource`]: its applied log, by cursor.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
+use super::ahead::ReadAhead;
 use super::core::Tree;
-use crate::error::{Error, ErrorKind, StorageErrorKind};
+use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
 use crate::id::Lsn;
 use crate::latest::Follower;
+use crate::record::Group;
 use crate::wal::WalStorage;
+use crate::wal::file::ReadBuffers;
 
 impl FeedSource for Tree {
     fn feed(&self, from: Cursor) -> Box<dyn FeedReader> {
-        Box::new(TreeReader { tree: self.clone(), moved: self.0.applied.moved.follow(), cursor: from })
+        Box::new(TreeReader {
+            tree: self.clone(),
+            moved: self.0.applied.moved.follow(),
+            cursor: from,
+            ahead: ReadAhead::default(),
+            buffers: ReadBuffers::default(),
+        })
     }
 }
 
@@ -20,17 +31,48 @@ struct TreeReader {
     tree: Tree,
     moved: Follower<(Lsn, u64)>,
     cursor: Cursor,
+    ahead: ReadAhead<Vec<Arc<Group>>>,
+    buffers: ReadBuffers,
+}
+
+impl Tree {
+    /// Whether a reading can go on at a cursor.
+    pub(super) fn check_cursor(&self, cursor: Cursor) -> Result<(), FeedError> {
+        // A group is in the state a moment before it is announced; a reading may start in between.
+        let end = self.0.applied.state.read().next_lsn;
+        if cursor.incarnation != self.0.identity.incarnation || cursor.lsn > end {
+            return Err(FeedError::Foreign { cursor });
+        }
+        let lowest = self.0.storage.bounds().first;
+        if cursor.lsn < lowest { Err(FeedError::FellOff { lowest }) } else { Ok(()) }
+    }
+
+    /// What a reading that failed says to whoever reads.
+    pub(super) fn feed_error(&self, error: StorageError) -> FeedError {
+        if error.kind() == StorageErrorKind::Trimmed {
+            return FeedError::FellOff { lowest: self.0.storage.bounds().first };
+        }
+        FeedError::Failed(Error::from(error))
+    }
 }
 
 impl TreeReader {
-    fn check(&self) -> Result<(), FeedError> {
-        // A group is in the state a moment before it is announced; a reading may start in between.
-        let end = self.tree.0.applied.state.read().next_lsn;
-        if self.cursor.incarnation != self.tree.0.identity.incarnation || self.cursor.lsn > end {
-            return Err(FeedError::Foreign { cursor: self.cursor });
+    /// Groups from the cursor on: out of memory, if it is there, else from the disk, with more on its way.
+    async fn read(&mut self, end: Lsn) -> Result<Vec<Arc<Group>>, FeedError> {
+        let inner = self.tree.0.clone();
+        let limit = inner.limits.read_bytes;
+        if let Some(groups) = inner.applied.log.recent(self.cursor.lsn, limit) {
+            self.ahead.clear();
+            self.buffers.clear();
+            return Ok(groups);
         }
-        let lowest = self.tree.0.storage.bounds().first;
-        if self.cursor.lsn < lowest { Err(FeedError::FellOff { lowest }) } else { Ok(()) }
+        let begin = |from, until| {
+            let (storage, buffers) = (inner.storage.clone(), self.buffers.clone());
+            inner.tasks.begin_blocking(move || storage.read_stride(from, until, &buffers))
+        };
+        let place = (&*inner.storage, &inner.tasks);
+        let read = self.ahead.next(place, (self.cursor.lsn, end), limit, begin).await;
+        read.map(Option::unwrap_or_default).map_err(|error| self.tree.feed_error(error))
     }
 }
 
@@ -39,16 +81,9 @@ impl FeedReader for TreeReader {
     async fn next(&mut self) -> Result<Batch, FeedError> {
         loop {
             let end = self.moved.get().0;
-            self.check()?;
+            self.tree.check_cursor(self.cursor)?;
             if self.cursor.lsn < end {
-                let read = self.tree.0.applied.log.read(self.cursor.lsn, self.tree.0.limits.read_bytes).await;
-                let mut groups = match read {
-                    Ok(groups) => groups,
-                    Err(error) if error.kind() == StorageErrorKind::Trimmed => {
-                        return Err(FeedError::FellOff { lowest: self.tree.0.storage.bounds().first });
-                    }
-                    Err(error) => return Err(Error::from(error).into()),
-                };
+                let mut groups = self.read(end).await?;
                 // The log may be durable beyond what is applied.
                 groups.truncate(groups.partition_point(|group| group.next_lsn() <= end));
                 if let Some(last) = groups.last() {

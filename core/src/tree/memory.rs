@@ -109,7 +109,7 @@ impl State {
         let reached = self.progress.frontier.get(origin);
         let marks = self.progress.watermarks.origin_mut(origin, incarnation, identity.partitions);
         let mut next: BTreeMap<PartitionId, Offset> =
-            block.runs().iter().map(|run| (run.partition, run.first)).collect();
+            block.runs().map(|run| (run.partition, run.first)).collect();
         for (index, record) in block.records().enumerate() {
             let Ok(record) = record else {
                 self.violations.push("a record cannot be read".into());

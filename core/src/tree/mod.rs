@@ -4,12 +4,14 @@
 //! group is applied whole, in log order, before its writers are woken: a caller who goes away has committed or has not,
 //! and the state agrees with the log either way.
 
+mod ahead;
 mod change;
 mod changes;
 mod core;
 mod deadlines;
 mod entry;
 mod feeding;
+mod filtered;
 mod identity;
 mod image;
 mod index;
@@ -22,6 +24,7 @@ mod open;
 mod operation;
 mod ranges;
 mod recovery;
+mod replay;
 mod replica;
 mod retention;
 mod snapshot;
@@ -32,6 +35,8 @@ mod token;
 
 #[cfg(test)]
 mod observer_tests;
+#[cfg(test)]
+mod reading_tests;
 #[cfg(test)]
 mod relay_tests;
 #[cfg(test)]
@@ -45,6 +50,7 @@ pub use change::{Change, ChangeView};
 pub use changes::{Changes, Event, Start};
 pub use core::{Digest, Tree, TreeSize};
 pub use entry::{Row, Value};
+pub use filtered::{FilteredFeed, PartitionPage};
 pub use identity::{Consistency, TreeIdentity};
 pub use log_view::{Located, LogView, Standing};
 #[cfg(any(test, feature = "test-util"))]

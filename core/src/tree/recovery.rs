@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::snapshot::{PROGRESS_EVERY, SnapshotFile, Snapshots, load};
+use super::replay::{Replay, Replayed};
+use super::snapshot::{SnapshotFile, Snapshots, load};
 use super::state::State;
 use crate::causal::VersionVector;
 use crate::clock::HybridClock;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
-use crate::id::{Lsn, OriginTag};
+use crate::id::Lsn;
 use crate::limits::Limits;
-use crate::record::Group;
 use crate::tasks::Tasks;
-use crate::wal::file::{FileStorage, Manifest, OpenedLog};
+use crate::wal::file::{FileStorage, Manifest, OpenedLog, Opening};
 use crate::wal::{WalStorage, WriterStart};
 
 /// What a tree continues with.
@@ -59,20 +59,22 @@ impl Recovery {
     pub(super) async fn run(self) -> Result<Recovered, Error> {
         let (disk, wal, new) = (self.disk.clone(), self.dir.join("wal"), self.new.clone());
         let dir = self.dir.join("snapshots");
-        let (known, snapshots, files) = self
+        let (found, known, snapshots, files) = self
             .tasks
             .blocking(move || {
-                let known = Manifest::load(disk.as_ref(), &wal)?.unwrap_or(new);
+                let found = Manifest::load(disk.as_ref(), &wal)?;
+                let known = found.clone().unwrap_or(new);
                 let (snapshots, files) = Snapshots::find(disk.clone(), dir, known.incarnation)?;
                 refuse_snapshots_without_log(disk.as_ref(), &wal, &snapshots)?;
-                Ok::<_, StorageError>((known, Arc::new(snapshots), files))
+                Ok::<_, StorageError>((found, known, Arc::new(snapshots), files))
             })
             .await??;
         let begin = self.begin(&snapshots, files, &known).await?;
         let (from, end) = (begin.from, begin.end);
         let this = self;
         let (tasks, dir) = (this.tasks.clone(), this.dir.clone());
-        let (opened, mut state, observed) = tasks.blocking(move || this.replay(begin, &known)).await??;
+        let (opened, mut state, observed) =
+            tasks.blocking(move || this.replay(begin, found, known)).await??;
         check_that_nothing_is_lost(&dir, &opened, from, end)?;
         state.next_lsn = opened.next_lsn;
         let marks = state.progress.watermarks.origin(opened.storage.manifest().cluster.tag());
@@ -120,40 +122,32 @@ impl Recovery {
         Ok(Begin { state, observed: VersionVector::default(), from: Lsn::ZERO, end: Lsn::ZERO })
     }
 
-    fn replay(self, begin: Begin, known: &Manifest) -> Result<(OpenedLog, State, VersionVector), Error> {
-        let own = self.new.cluster.tag();
-        let Begin { mut state, mut observed, from, .. } = begin;
-        let mut told = Instant::now();
+    fn replay(
+        self,
+        begin: Begin,
+        found: Option<Manifest>,
+        known: Manifest,
+    ) -> Result<(OpenedLog, State, VersionVector), Error> {
         let dir = self.dir.join("wal");
-        let opened = FileStorage::open(
-            self.disk,
-            &dir,
-            self.new,
-            self.limits,
-            self.tasks,
-            from,
-            &mut |group| {
-                state.apply(group, |origin| known.incarnation_of(origin).unwrap_or(known.incarnation));
-                observe(group, own, &self.clock, &mut observed);
-                if told.elapsed() >= PROGRESS_EVERY {
-                    told = Instant::now();
-                    tracing::info!(dir = %dir.display(), from = %from, at = %group.next_lsn(), "replaying a log");
-                }
-            },
-        )?;
-        Ok((opened, state, observed))
-    }
-}
-
-/// The clock and the writer have seen what is replayed.
-fn observe(group: &Group, own: OriginTag, clock: &HybridClock, observed: &mut VersionVector) {
-    for framed in group.blocks() {
-        clock.observe(framed.block.last_hlc());
-        if framed.block.origin() == own {
-            clock.observe(framed.frame.closed);
-        } else {
-            observed.raise(framed.block.origin(), framed.block.last_hlc());
-        }
+        let replayed = Replayed {
+            state: begin.state,
+            observed: begin.observed,
+            own: self.new.cluster.tag(),
+            known,
+            clock: self.clock,
+            dir: dir.clone(),
+            from: begin.from,
+            told: Instant::now(),
+        };
+        let mut replay = Replay::new(replayed, self.tasks.clone());
+        let opening = Opening { found, new: self.new, limits: self.limits, from: begin.from };
+        let opened = opening.run(self.disk, &dir, self.tasks, &mut |group| replay.push(group))?;
+        let replayed = replay.finish().ok_or_else(|| {
+            let said =
+                format!("{}: applying the log came to a stop; the log lines above say why", dir.display());
+            Error::new(ErrorKind::Corrupt, said)
+        })?;
+        Ok((opened, replayed.state, replayed.observed))
     }
 }
 

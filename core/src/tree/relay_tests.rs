@@ -18,7 +18,8 @@ type Dots = BTreeSet<(PartitionId, Offset)>;
 
 fn dots<'a>(blocks: impl Iterator<Item = &'a Block>) -> Dots {
     let runs = blocks.flat_map(Block::runs);
-    runs.flat_map(|run| (0..u64::from(run.count)).map(|at| (run.partition, run.first.advanced(at)))).collect()
+    runs.flat_map(|run| (0..u64::from(run.count)).map(move |at| (run.partition, run.first.advanced(at))))
+        .collect()
 }
 
 /// The dots of an origin that a reading from a cursor brings.

@@ -133,7 +133,7 @@ impl LogView for Tree {
             let mut groups = self.0.applied.log.read(at, self.0.limits.read_bytes).await?;
             // The log may be durable beyond what is applied.
             groups.truncate(groups.partition_point(|group| group.next_lsn() <= end));
-            let lacks = |run: &PartitionRun| {
+            let lacks = |run: PartitionRun| {
                 run.end() > held.map_or(Offset::ZERO, |marks| marks.get(run.partition).next)
             };
             let new = |group: &&Arc<Group>| {
@@ -246,10 +246,10 @@ impl Tree {
             let blocks = groups.iter().flat_map(|group| group.blocks()).map(|framed| &framed.block);
             for block in blocks.filter(|block| block.origin() == origin) {
                 wanted.retain(|(partition, mark)| {
-                    let Some(run) = block.runs().iter().find(|run| run.partition == *partition) else {
+                    let Some(run) = block.run(*partition) else {
                         return true;
                     };
-                    if let Some(hlc) = last_hlc_in(block, run, mark.next) {
+                    if let Some(hlc) = last_hlc_in(block, &run, mark.next) {
                         found.insert(*partition, (*mark, hlc));
                     }
                     run.end() < mark.next

@@ -56,6 +56,7 @@ pub(super) struct Site {
     random: Random,
     pub(super) limits: Limits,
     pub(super) tasks: Tasks,
+    pub(super) threads: Threads,
 }
 
 impl Site {
@@ -66,12 +67,13 @@ impl Site {
             random: Random::from_seed(seed),
             limits: Limits::tiny(),
             tasks: Tasks::new(Threads::Inline),
+            threads: Threads::Inline,
         }
     }
 
     pub(super) async fn open(&mut self, disk: Arc<dyn Disk>) -> Result<Tree, crate::error::Error> {
         self.tasks.abort_and_join().await;
-        self.tasks = Tasks::new(Threads::Inline);
+        self.tasks = Tasks::new(self.threads);
         let wall = Arc::new(Virtual(tokio::time::Instant::now()));
         let clock = HybridClock::open(wall, Arc::new(self.ceiling.clone()), Duration::from_secs(30)).await?;
         let metrics = Metrics::default();

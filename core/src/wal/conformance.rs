@@ -300,7 +300,7 @@ impl Trial {
         for partition in (0..self.log.partitions).map(PartitionId::new) {
             let gone = self.kept.iter().filter(|group| group.next_lsn() <= first);
             let blocks = gone.flat_map(|group| group.blocks());
-            let runs = blocks.flat_map(|framed| framed.block.runs().to_vec());
+            let runs = blocks.flat_map(|framed| framed.block.runs().collect::<Vec<_>>());
             let end = runs.filter(|run| run.partition == partition).map(|run| run.end()).max();
             assert_eq!(self.log.storage.trimmed_end(origin, partition), end.unwrap_or_default());
         }

@@ -42,6 +42,11 @@ impl Log {
         }
     }
 
+    /// The same out of memory alone; None if the log's files must be asked.
+    pub fn recent(&self, from: Lsn, limit: usize) -> Option<Vec<Arc<Group>>> {
+        self.recent.read(from, limit)
+    }
+
     /// Bytes of recent groups in memory.
     pub fn recent_bytes(&self) -> u64 {
         self.recent.bytes()

@@ -17,6 +17,7 @@ mod faults;
 #[cfg(any(test, feature = "test-util"))]
 mod faulty_storage;
 pub mod file;
+mod filter;
 mod flight;
 mod latch;
 mod log;
@@ -26,6 +27,7 @@ mod metrics;
 mod pending;
 mod recent;
 mod runner;
+mod selection;
 mod state;
 mod storage;
 mod ticket;
@@ -45,11 +47,13 @@ pub use fate::Fate;
 pub use faults::{WalCall, WalFault, WalFaults};
 #[cfg(any(test, feature = "test-util"))]
 pub use faulty_storage::FaultyStorage;
+pub use filter::Filter;
 pub use latch::LogState;
 pub use log::Log;
 #[cfg(any(test, feature = "test-util"))]
 pub use mem_storage::MemStorage;
 pub use metrics::WalMetrics;
 pub use runner::CommitRunner;
+pub use selection::{PartitionExtent, PartitionKey, Selected, Selection};
 pub use storage::{Bounds, WalStorage};
 pub use writer::{DurableGroups, Writer, WriterConfig, WriterStart};

@@ -222,7 +222,7 @@ pub(super) fn records_of(group: &crate::record::Group) -> Vec<Logged> {
     let mut records = Vec::new();
     for framed in group.blocks() {
         let mut offsets: BTreeMap<PartitionId, Offset> =
-            framed.block.runs().iter().map(|run| (run.partition, run.first)).collect();
+            framed.block.runs().map(|run| (run.partition, run.first)).collect();
         let mut lsn = framed.frame.first_lsn;
         for (at, record) in framed.block.records().enumerate() {
             let record = record.expect("the log holds whole records");

@@ -4,6 +4,7 @@
 //! then the segment is read instead. Where it stands is said by the header of the next segment.
 
 use super::index::{Contents, Extent, Extents, Mark};
+use super::places::Places;
 use super::small_file::take;
 use crate::id::{GroupSequence, Hlc, Lsn, Offset, OriginTag, PartitionId};
 use crate::record::{FormatError, checksum};
@@ -14,13 +15,14 @@ pub(super) const FOOTER_FIXED_BYTES: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"TWE1");
 const VERSION: u16 = 1;
 const MARK_BYTES: usize = 24;
-const EXTENT_BYTES: usize = 26;
+const EXTENT_BYTES: usize = 42;
 
 /// The bytes of a footer, for the end of a segment whose frames have this seed.
 pub(super) fn encode_footer(contents: &Contents, seed: u64) -> Vec<u8> {
     let length = FOOTER_FIXED_BYTES
         + contents.marks.len() * MARK_BYTES
         + contents.extents.len() * EXTENT_BYTES
+        + contents.places.bytes().len()
         + size_of::<u32>();
     let count = |all: usize| u32::try_from(all).expect("bounded by the size of a segment").to_le_bytes();
     let mut bytes = Vec::with_capacity(length);
@@ -30,7 +32,7 @@ pub(super) fn encode_footer(contents: &Contents, seed: u64) -> Vec<u8> {
     bytes.extend_from_slice(&count(length));
     bytes.extend_from_slice(&count(contents.marks.len()));
     bytes.extend_from_slice(&count(contents.extents.len()));
-    bytes.extend_from_slice(&0_u32.to_le_bytes());
+    bytes.extend_from_slice(&count(contents.places.bytes().len()));
     for word in [
         contents.end,
         contents.next_lsn.get(),
@@ -45,12 +47,16 @@ pub(super) fn encode_footer(contents: &Contents, seed: u64) -> Vec<u8> {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
     }
-    for ((origin, partition), extent) in &contents.extents {
+    let mut extents: Vec<_> = contents.extents.iter().collect();
+    extents.sort_unstable_by_key(|(_, extent)| extent.slot);
+    for ((origin, partition), extent) in extents {
         bytes.extend_from_slice(&origin.get().to_le_bytes());
         bytes.extend_from_slice(&partition.get().to_le_bytes());
-        bytes.extend_from_slice(&extent.first.get().to_le_bytes());
-        bytes.extend_from_slice(&extent.end.get().to_le_bytes());
+        for word in [extent.first.get(), extent.end.get(), extent.records, extent.bytes] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
     }
+    bytes.extend_from_slice(contents.places.bytes());
     let crc = checksum(seed, &[&bytes]);
     bytes.extend_from_slice(&crc.to_le_bytes());
     bytes
@@ -86,7 +92,7 @@ pub(super) fn decode_footer(bytes: &[u8], at: u64, seed: u64) -> Result<Contents
 fn decode_body(mut rest: &[u8]) -> Option<Contents> {
     let marks = u32::from_le_bytes(*take(&mut rest)?);
     let extents = u32::from_le_bytes(*take(&mut rest)?);
-    take::<4>(&mut rest)?;
+    let places = u32::from_le_bytes(*take(&mut rest)?);
     let mut contents = Contents {
         end: word(&mut rest)?,
         next_lsn: Lsn::new(word(&mut rest)?),
@@ -95,18 +101,21 @@ fn decode_body(mut rest: &[u8]) -> Option<Contents> {
         last_hlc: Hlc::new(word(&mut rest)?),
         marks: Vec::new(),
         extents: Extents::new(),
+        places: Places::default(),
     };
     for _ in 0..marks {
         let lsn = Lsn::new(word(&mut rest)?);
         contents.marks.push(Mark { lsn, at: word(&mut rest)?, hlc: Hlc::new(word(&mut rest)?) });
     }
-    for _ in 0..extents {
+    for slot in 0..extents {
         let origin = OriginTag::new(word(&mut rest)?);
         let partition = PartitionId::new(u16::from_le_bytes(*take(&mut rest)?));
-        let extent = Extent { first: Offset::new(word(&mut rest)?), end: Offset::new(word(&mut rest)?) };
+        let (first, end) = (Offset::new(word(&mut rest)?), Offset::new(word(&mut rest)?));
+        let extent = Extent { first, end, records: word(&mut rest)?, bytes: word(&mut rest)?, slot };
         contents.extents.insert((origin, partition), extent);
     }
-    rest.is_empty().then_some(contents)
+    contents.places = Places::decode(rest)?;
+    (rest.len() == places as usize && contents.extents.len() == extents as usize).then_some(contents)
 }
 
 fn word(rest: &mut &[u8]) -> Option<u64> {
@@ -119,7 +128,13 @@ mod tests {
 
     fn contents() -> Contents {
         let mark = |at: u64| Mark { lsn: Lsn::new(at), at: at * 100, hlc: Hlc::new(at * 7) };
-        let extent = |first, end| Extent { first: Offset::new(first), end: Offset::new(end) };
+        let extent = |first, end, slot| Extent {
+            first: Offset::new(first),
+            end: Offset::new(end),
+            records: end - first - 1,
+            bytes: 4_000 + end,
+            slot,
+        };
         Contents {
             end: 4_096,
             next_lsn: Lsn::new(90),
@@ -128,10 +143,12 @@ mod tests {
             last_hlc: Hlc::new(0x1234_5678),
             marks: vec![mark(40), mark(55)],
             extents: [
-                ((OriginTag::new(3), PartitionId::new(0)), extent(5, 30)),
-                ((OriginTag::new(9), PartitionId::new(1)), extent(0, 25)),
+                ((OriginTag::new(3), PartitionId::new(0)), extent(5, 30, 1)),
+                ((OriginTag::new(9), PartitionId::new(1)), extent(0, 25, 0)),
             ]
             .into(),
+            places: Places::decode(&[2, 0, 0xac, 2, 1, 7])
+                .expect("two partitions moved up to the second mark"),
         }
     }
 

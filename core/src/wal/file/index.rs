@@ -1,17 +1,20 @@
 //! [`SegmentIndex`]: where things are in one segment, in memory.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::places::Places;
 use super::segment::{HEADER_BYTES, SegmentHeader};
 use super::segments::Sums;
 use crate::causal::OriginMarks;
 use crate::disk::DiskFile;
 use crate::id::{GroupSequence, Hlc, Lsn, Offset, OriginTag, PartitionId};
-use crate::record::Group;
+use crate::limits::MAX_PARTITIONS;
+use crate::record::{FramedBlock, Group};
 
 /// A mark for every so many bytes.
-const MARK_BYTES: u64 = 64 * 1024;
+const MARK_BYTES: u64 = if cfg!(test) { 300 } else { 64 * 1024 };
 
 /// A group whose place is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,12 @@ pub(super) struct Mark {
 pub(super) struct Extent {
     pub(super) first: Offset,
     pub(super) end: Offset,
+    /// How many records of it count.
+    pub(super) records: u64,
+    /// Bytes of those.
+    pub(super) bytes: u64,
+    /// Its number in the segment, in the order of first appearance.
+    pub(super) slot: u32,
 }
 
 pub(super) type Extents = BTreeMap<(OriginTag, PartitionId), Extent>;
@@ -43,6 +52,7 @@ pub(super) struct Contents {
     pub(super) last_hlc: Hlc,
     pub(super) marks: Vec<Mark>,
     pub(super) extents: Extents,
+    pub(super) places: Places,
 }
 
 /// One segment of a log.
@@ -50,7 +60,8 @@ pub(super) struct Contents {
 pub(super) struct SegmentIndex {
     pub(super) header: SegmentHeader,
     pub(super) file: Arc<dyn DiskFile>,
-    pub(super) contents: Contents,
+    /// Shared with those who read the segment at this moment.
+    pub(super) contents: Arc<Contents>,
     /// How long its file is.
     pub(super) file_bytes: u64,
     /// It has a footer: every write into it has succeeded, and nothing is on its way into it any more.
@@ -69,21 +80,30 @@ impl Contents {
             last_hlc: Hlc::ZERO,
             marks: Vec::new(),
             extents: Extents::new(),
+            places: Places::default(),
         }
     }
 
     fn push(&mut self, group: &Group) {
         if self.marks.last().is_none_or(|mark| self.end - mark.at >= MARK_BYTES) {
+            if !self.marks.is_empty() {
+                self.places.close(&self.extents);
+            }
             let hlc = group.blocks()[0].block.first_hlc();
             self.marks.push(Mark { lsn: group.first_lsn(), at: self.end, hlc });
         }
-        for block in group.blocks().iter().map(|framed| &framed.block) {
+        for framed in group.blocks() {
+            let (block, tally) = (&framed.block, tally(framed));
             self.last_hlc = self.last_hlc.max(block.last_hlc());
             for run in block.runs() {
-                let whole = Extent { first: run.first, end: run.end() };
-                let extent = self.extents.entry((block.origin(), run.partition)).or_insert(whole);
+                let slot = u32::try_from(self.extents.len()).expect("origins and partitions are bounded");
+                let new = Extent { first: run.first, end: run.first, records: 0, bytes: 0, slot };
+                let extent = self.extents.entry((block.origin(), run.partition)).or_insert(new);
+                let (records, bytes) = tally[run.partition.index()];
                 extent.first = extent.first.min(run.first);
                 extent.end = extent.end.max(run.end());
+                extent.records += records;
+                extent.bytes += bytes;
             }
         }
         self.end += group.stored_bytes();
@@ -93,15 +113,34 @@ impl Contents {
     }
 }
 
+/// Records that count, and their bytes, by partition.
+fn tally(framed: &FramedBlock) -> [(u64, u64); MAX_PARTITIONS as usize] {
+    let mut tally = [(0, 0); MAX_PARTITIONS as usize];
+    let mut records = framed.block.records();
+    let (mut skip, mut left) = (framed.frame.skip, records.left());
+    while let Some(Ok(record)) = records.next() {
+        let bytes = left - records.left();
+        left = records.left();
+        match tally.get_mut(record.partition.index()) {
+            Some((count, sum)) if skip == 0 => {
+                *count += 1;
+                *sum += bytes as u64;
+            }
+            _ => skip = skip.saturating_sub(1),
+        }
+    }
+    tally
+}
+
 impl SegmentIndex {
     pub(super) fn new(header: SegmentHeader, file: Arc<dyn DiskFile>, file_bytes: u64) -> Self {
-        let contents = Contents::new(&header);
+        let contents = Arc::new(Contents::new(&header));
         Self { file, contents, file_bytes, sealed: false, below: Sums::default(), header }
     }
 
     /// Takes note of a group that lies at the present end.
     pub(super) fn push(&mut self, group: &Group) {
-        self.contents.push(group);
+        Arc::make_mut(&mut self.contents).push(group);
         self.file_bytes = self.file_bytes.max(self.contents.end);
     }
 
@@ -128,6 +167,49 @@ impl SegmentIndex {
         self.contents.extents.range(range).any(|((_, partition), extent)| {
             extent.end > held.map_or(Offset::ZERO, |marks| marks.get(*partition).next)
         })
+    }
+
+    /// Where groups may stand that hold something of the partitions that `wanted` gives an offset for, at or above that
+    /// offset: stretches from mark to mark, in order, those that touch as one.
+    pub(super) fn stretches(
+        &self,
+        wanted: impl Fn(OriginTag, PartitionId) -> Option<Offset>,
+    ) -> Vec<Range<u64>> {
+        let contents = &*self.contents;
+        // By slot: where the partition stands so far, where it must stand, where it ends.
+        let mut slots = vec![None; contents.extents.len()];
+        for ((origin, partition), extent) in &contents.extents {
+            if let Some(slot) = slots.get_mut(extent.slot as usize) {
+                *slot = wanted(*origin, *partition).map(|from| (extent.first, from, extent.end));
+            }
+        }
+        let mut found: Vec<Range<u64>> = Vec::new();
+        let mut add = |stretch: usize| {
+            let Some(mark) = contents.marks.get(stretch) else { return };
+            let end = contents.marks.get(stretch + 1).map_or(contents.end, |next| next.at);
+            match found.last_mut() {
+                Some(last) if last.end >= mark.at => last.end = end,
+                _ => found.push(mark.at..end),
+            }
+        };
+        for (stretch, slot, advance) in contents.places.walk() {
+            if let Some(Some((at, from, _))) = slots.get_mut(slot as usize) {
+                *at = Offset::new(at.get().saturating_add(advance));
+                if *at > *from {
+                    add(stretch);
+                }
+            }
+        }
+        if slots.iter().flatten().any(|(at, from, end)| end > at && end > from) {
+            add(contents.marks.len().saturating_sub(1));
+        }
+        found
+    }
+
+    /// The first mark at least so many bytes behind a place; None if the segment ends before.
+    pub(super) fn mark_after(&self, at: u64, bytes: u64) -> Option<&Mark> {
+        let marks = &self.contents.marks;
+        marks.get(marks.partition_point(|mark| mark.at < at + bytes.max(1)))
     }
 
     /// Bytes of its groups.

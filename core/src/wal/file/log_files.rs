@@ -272,8 +272,7 @@ impl LogFiles {
                 if place < reached || Frame::parse(&bytes[place..], seed).is_err() {
                     continue;
                 }
-                if let Parsed::Group(group, length) = parse_group(&bytes.slice(place..), seed, &self.manifest)
-                {
+                if let Parsed::Group(group, length) = parse_group(&bytes, place, seed, &self.manifest) {
                     lost.groups += 1;
                     lost.records += group.records();
                     reached = place + length;

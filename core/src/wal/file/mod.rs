@@ -7,6 +7,7 @@
 //! touching its file again.
 
 mod append;
+mod buffers;
 mod chain;
 mod checkup;
 mod filling;
@@ -14,7 +15,9 @@ mod footer;
 mod index;
 mod log_files;
 mod manifest;
+mod opening;
 mod parse;
+mod places;
 mod reading;
 mod recovery;
 mod repair;
@@ -33,7 +36,9 @@ mod zeros;
 #[cfg(test)]
 mod tests;
 
+pub use buffers::ReadBuffers;
 pub use checkup::{Checkup, Damage, Lost, OriginRange, SegmentReport};
 pub use log_files::{CheckProgress, LogFiles};
 pub use manifest::Manifest;
+pub(crate) use opening::Opening;
 pub use storage::{FileStorage, OpenedLog};

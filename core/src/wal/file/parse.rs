@@ -5,6 +5,9 @@ use bytes::Bytes;
 use super::manifest::Manifest;
 use crate::record::{Block, FRAME_BYTES, FormatError, Frame, FramedBlock, Group};
 
+/// Frames of a group for which room is made on the word of the first.
+const EXPECTED_FRAMES: usize = 64;
+
 /// What stands at a place in a segment.
 #[derive(Debug)]
 pub(super) enum Parsed {
@@ -16,20 +19,20 @@ pub(super) enum Parsed {
     Damaged(FormatError),
 }
 
-/// Reads the group at the front of `bytes`, checksums included.
-pub(super) fn parse_group(bytes: &Bytes, seed: u64, manifest: &Manifest) -> Parsed {
+/// Reads the group that begins at `from` in `bytes`, checksums included.
+pub(super) fn parse_group(bytes: &Bytes, from: usize, seed: u64, manifest: &Manifest) -> Parsed {
     let mut blocks = Vec::new();
-    let mut at = 0;
+    let mut at = from;
     loop {
         let Some(head) = bytes[at..].first_chunk::<FRAME_BYTES>() else {
-            return Parsed::Short(at + FRAME_BYTES);
+            return Parsed::Short(at - from + FRAME_BYTES);
         };
         let end = match Frame::parse_header(head) {
             Ok(frame) => at + FRAME_BYTES + frame.length as usize,
             Err(error) => return Parsed::Damaged(error),
         };
         if end > bytes.len() {
-            return Parsed::Short(end);
+            return Parsed::Short(end - from);
         }
         let framed = match parse_framed(bytes, at..end, seed, manifest) {
             Ok(framed) => framed,
@@ -39,10 +42,13 @@ pub(super) fn parse_group(bytes: &Bytes, seed: u64, manifest: &Manifest) -> Pars
             return Parsed::Damaged(FormatError::Field("the frames of a group do not follow each other"));
         }
         let last = framed.frame.index + 1 == framed.frame.frames;
+        if blocks.is_empty() {
+            blocks.reserve_exact(usize::from(framed.frame.frames).min(EXPECTED_FRAMES));
+        }
         blocks.push(framed);
         at = end;
         if last {
-            return Parsed::Group(Group::new(blocks), at);
+            return Parsed::Group(Group::new(blocks), at - from);
         }
     }
 }

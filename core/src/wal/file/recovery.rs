@@ -65,7 +65,7 @@ impl Recovery<'_> {
             match footer {
                 Some(contents) if contents.next_lsn <= self.from => {
                     next_group = contents.next_group;
-                    segment.contents = contents;
+                    segment.contents = Arc::new(contents);
                 }
                 _ => {
                     let valid = next.and_then(|(next, _)| next.before).map(|(_, valid)| valid);

@@ -11,7 +11,7 @@ use crate::disk::DiskFile;
 use crate::record::Group;
 
 /// Bytes that are read at once.
-const WINDOW_BYTES: usize = 1024 * 1024;
+const WINDOW_BYTES: usize = 2 * 1024 * 1024;
 
 /// What comes next in a segment.
 pub(super) enum Scanned {
@@ -60,7 +60,7 @@ impl<'a> Scanner<'a> {
         while self.at < self.end {
             let inside = usize::try_from(self.at - self.base).expect("a window fits memory");
             let left = self.end - self.at;
-            match parse_group(&self.window.slice(inside..), self.seed, self.manifest) {
+            match parse_group(&self.window, inside, self.seed, self.manifest) {
                 Parsed::Group(group, length) => {
                     self.at += length as u64;
                     return Ok(Scanned::Group(group));

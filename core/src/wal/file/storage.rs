@@ -8,15 +8,13 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 
 use super::filling::Fill;
-use super::index::SegmentIndex;
 use super::manifest::Manifest;
-use super::recovery::{Recovery, Visitor};
-use super::segment::SegmentNumber;
+use super::opening::Opening;
+use super::recovery::Visitor;
 use super::segments::Segments;
-use super::trim_point::TrimPoint;
 use super::writing::given_up;
 use crate::causal::OriginMarks;
-use crate::disk::{Disk, OpenMode};
+use crate::disk::Disk;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{ClusterId, GroupSequence, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::limits::Limits;
@@ -77,46 +75,18 @@ impl FileStorage {
         visit: Visitor<'_>,
     ) -> Result<OpenedLog, StorageError> {
         disk.create_dir_all(dir).map_err(|error| failed(dir.display(), error))?;
-        let fresh = new.clone();
-        let manifest = match Manifest::load(disk.as_ref(), dir)? {
-            Some(manifest) => {
-                Self::check_pinned(&manifest, &new)?;
-                manifest
-            }
-            None => {
-                Self::refuse_segments_without_manifest(disk.as_ref(), dir)?;
-                new.store(disk.as_ref(), dir)?;
-                new
-            }
-        };
-        let mut manifest = manifest;
-        let trim = TrimPoint::load(disk.as_ref(), dir, manifest.incarnation)?;
-        // Whoever wrote here last may have been killed before a name was durable, or the end of one. What is seen now is
-        // built upon: nothing may come back or go away that was neither.
-        disk.sync_dir(dir).map_err(|error| failed(dir.display(), error))?;
-        let recovery = Recovery {
-            disk: disk.as_ref(),
-            dir,
-            manifest: &manifest,
-            trim: trim.as_ref(),
-            from,
-            mode: OpenMode::Write,
-        };
-        let found = recovery.run(visit)?;
-        if let Some(last) = found.segments.last() {
-            // The same goes for its last group: it may have been written and not synced. Once it is shown it has to stay.
-            let path = recovery.path(last.header.number);
-            last.file.sync_data().map_err(|error| failed(path.display(), error))?;
-        }
-        if found.segments.is_empty() && manifest.incarnation != fresh.incarnation {
-            // Either its creation was cut short, or its segments are gone: it is another log from now on, and peers that
-            // know the old one say so.
-            tracing::warn!(dir = %dir.display(), "no segment of this log is there: it begins anew under another incarnation");
-            fresh.store(disk.as_ref(), dir)?;
-            manifest = fresh;
-        }
-        let next_lsn = found.segments.last().map_or(Lsn::ZERO, SegmentIndex::next_lsn);
-        let storage = Arc::new_cyclic(|this| Self {
+        let found = Manifest::load(disk.as_ref(), dir)?;
+        Opening { found, new, limits, from }.run(disk, dir, tasks, visit)
+    }
+
+    pub(super) fn assemble(
+        (disk, dir): (Arc<dyn Disk>, &Path),
+        manifest: Manifest,
+        limits: Limits,
+        tasks: Tasks,
+        segments: Segments,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
             this: this.clone(),
             disk,
             dir: dir.to_owned(),
@@ -124,54 +94,9 @@ impl FileStorage {
             tasks,
             manifest: RwLock::new(Arc::new(manifest)),
             enrolling: Mutex::new(()),
-            segments: RwLock::new(Segments::recovered(found, trim)),
+            segments: RwLock::new(segments),
             trimming: Mutex::new(()),
-        });
-        storage.remove_dead();
-        if storage.segments.read().list.is_empty() {
-            storage.add_segment()?;
-        }
-        let next_group = storage.segments.read().next_group;
-        Ok(OpenedLog { storage, next_lsn, next_group })
-    }
-
-    fn refuse_segments_without_manifest(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
-        let names = disk.list(dir).map_err(|error| failed(dir.display(), error))?;
-        if names.iter().any(|name| SegmentNumber::from_file_name(name).is_some()) {
-            return Err(StorageError::new(
-                StorageErrorKind::Corrupt,
-                format!(
-                    "{} holds segments but no MANIFEST; put the directory of this tree back from a copy",
-                    dir.display()
-                ),
-            ));
-        }
-        Ok(())
-    }
-
-    fn check_pinned(found: &Manifest, wanted: &Manifest) -> Result<(), StorageError> {
-        let refuse = |what: &str, pinned: &dyn std::fmt::Display, asked: &dyn std::fmt::Display| {
-            Err(StorageError::new(
-                StorageErrorKind::Unsupported,
-                format!(
-                    "tree {:?}: {what} is pinned at {pinned} since the tree was created, and the configuration says {asked}; set it back to {pinned}",
-                    found.tree.as_str()
-                ),
-            ))
-        };
-        if found.cluster != wanted.cluster {
-            return refuse("the cluster id", &found.cluster, &wanted.cluster);
-        }
-        if found.tree != wanted.tree {
-            return refuse("the name", &found.tree, &wanted.tree);
-        }
-        if found.partitions != wanted.partitions {
-            return refuse("partitions", &found.partitions, &wanted.partitions);
-        }
-        if found.merge != wanted.merge {
-            return refuse("merge", &found.merge, &wanted.merge);
-        }
-        Ok(())
+        })
     }
 
     /// Whether the segment that is being written was another one before.
@@ -189,7 +114,7 @@ impl FileStorage {
     /// Where the last group ends in its file.
     #[cfg(test)]
     pub(super) fn active_end(&self) -> u64 {
-        self.segments.read().list.last().map_or(0, SegmentIndex::end)
+        self.segments.read().list.last().map_or(0, |last| last.end())
     }
 
     /// What the log says about itself.

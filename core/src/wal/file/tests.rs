@@ -6,4 +6,5 @@ mod at_rest;
 mod filling;
 mod model;
 mod opening;
+mod reading;
 mod trimming;

@@ -77,9 +77,7 @@ async fn f25_offsets_of_writes_that_failed_are_never_given_out_again() {
         .memory
         .groups()
         .iter()
-        .flat_map(|group| {
-            group.blocks()[0].block.runs().iter().map(|run| run.first.get()).collect::<Vec<_>>()
-        })
+        .flat_map(|group| group.blocks()[0].block.runs().map(|run| run.first.get()).collect::<Vec<_>>())
         .collect();
     assert_eq!(offsets, [1, 3, 5, 7, 9, 11], "every second one was given to a write that failed");
     assert_eq!(rig.applied(), [1, 3, 5, 7, 9, 11].map(Lsn::new));

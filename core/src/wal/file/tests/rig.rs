@@ -84,13 +84,19 @@ impl Rig {
 
     /// A group that would come next, of records with values of so many bytes.
     pub(super) fn group(&mut self, records: usize, bytes: usize) -> Group {
+        let key = |at| format!("{}/{at}", self.next_group);
+        let mutations: Vec<Mutation> =
+            (0..records).map(|at| Mutation::set(key(at), vec![7; bytes])).collect();
+        self.group_of(&mutations)
+    }
+
+    fn group_of(&mut self, mutations: &[Mutation]) -> Group {
         let origin = ClusterId::new("here").expect("name").tag();
-        let mut builder = BlockBuilder::new(origin, PARTITIONS, 0, records * bytes);
-        for at in 0..records {
-            let mutation = Mutation::set(format!("{}/{at}", self.next_group), vec![7; bytes]);
+        let mut builder = BlockBuilder::new(origin, PARTITIONS, 0, 500);
+        for mutation in mutations {
             let partition = PartitionId::of(&mutation.key, PARTITIONS);
             self.hlc = Hlc::new(self.hlc.get() + 1);
-            builder.push(&mutation, partition, self.offsets[partition.index()], self.hlc, false);
+            builder.push(mutation, partition, self.offsets[partition.index()], self.hlc, false);
             self.offsets[partition.index()] = self.offsets[partition.index()].next();
         }
         let block = builder.seal(&VersionVector::default(), Incarnation::new(77));
@@ -110,6 +116,16 @@ impl Rig {
     /// group that failed is.
     pub(super) fn append(&mut self, records: usize, bytes: usize) -> Result<(Lsn, Lsn), StorageError> {
         let group = self.group(records, bytes);
+        self.append_group(group)
+    }
+
+    /// Appends the delete of a range.
+    pub(super) fn append_range(
+        &mut self,
+        from: &'static str,
+        to: &'static str,
+    ) -> Result<(Lsn, Lsn), StorageError> {
+        let group = self.group_of(&[Mutation::delete_range(from, to)]);
         self.append_group(group)
     }
 

@@ -1,0 +1,183 @@
+//! [`FilteredFeed`]: a reading of the tree's log that wants some of the records; and one partition of it, by offset.
+
+use std::sync::Arc;
+
+use super::ahead::ReadAhead;
+use super::change::Change;
+use super::core::Tree;
+use crate::error::{Error, ErrorKind};
+use crate::feed::{Cursor, FeedError, FeedOptions, FilteredBatch};
+use crate::id::{Dot, Lsn, Offset, OriginTag, PartitionId, Version};
+use crate::latest::Follower;
+use crate::record::Kind;
+use crate::wal::file::ReadBuffers;
+use crate::wal::{Filter, PartitionExtent, Selected, Selection, WalStorage};
+
+/// Bytes of the log that one batch looks at: what it brings is less, and the cursor moves over all of it.
+const STRIDE_BYTES: usize = 2 * 1024 * 1024;
+
+/// One reading of a tree's log through a filter. Counts what is applied, not what is durable.
+pub struct FilteredFeed {
+    tree: Tree,
+    filter: Arc<Filter>,
+    moved: Follower<(Lsn, u64)>,
+    cursor: Cursor,
+    ahead: ReadAhead<Selection>,
+    buffers: ReadBuffers,
+}
+
+impl std::fmt::Debug for FilteredFeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FilteredFeed").field("cursor", &self.cursor).finish_non_exhaustive()
+    }
+}
+
+/// Records of one partition, and the offset at which reading goes on.
+#[derive(Clone, Debug)]
+pub struct PartitionPage {
+    /// The records, by offset.
+    pub records: Selection,
+    /// The offset to ask for next; gaps included.
+    pub next: Offset,
+}
+
+impl Tree {
+    /// Starts a reading at a cursor that brings what the options want.
+    pub fn feed_with(&self, from: Cursor, options: FeedOptions) -> FilteredFeed {
+        FilteredFeed {
+            tree: self.clone(),
+            filter: Arc::new(options.filter),
+            moved: self.0.applied.moved.follow(),
+            cursor: from,
+            ahead: ReadAhead::default(),
+            buffers: ReadBuffers::default(),
+        }
+    }
+
+    /// The effective changes of a filtered batch: what lost on arrival is left out.
+    pub fn decode_filtered(&self, batch: &FilteredBatch) -> Vec<Change> {
+        let selection = batch.selection();
+        let state = self.0.applied.state.read();
+        let won = |record: &Selected<'_>| {
+            record.record.kind != Kind::Mark && !state.superseded.contains(record.lsn)
+        };
+        selection.iter().filter(won).map(|record| self.change_of(selection, &record, batch.end())).collect()
+    }
+
+    fn change_of(&self, selection: &Selection, selected: &Selected<'_>, end: Cursor) -> Change {
+        let manifest = self.0.storage.manifest();
+        let (record, origin) = (&selected.record, selected.origin);
+        let incarnation = manifest.incarnation_of(origin).unwrap_or(manifest.incarnation);
+        Change {
+            kind: record.kind,
+            key: selection.slice(record.key),
+            end_key: record.end_key.map(|end| selection.slice(end)),
+            value: selection.slice(record.value),
+            deadline_ms: record.deadline_ms,
+            version: Version { hlc: record.hlc, origin },
+            dot: Dot { origin, incarnation, partition: record.partition, offset: selected.offset },
+            lsn: selected.lsn,
+            cursor: Cursor { lsn: selected.lsn.next(), ..end },
+        }
+    }
+
+    /// What the log retains of a partition of an origin, from the index: its first offset, the next one, how many records
+    /// and bytes.
+    pub fn partition(&self, origin: OriginTag, partition: PartitionId) -> PartitionExtent {
+        let extent = self.0.storage.partition((origin, partition));
+        let state = self.0.applied.state.read();
+        let marks = state.progress.watermarks.origin(origin);
+        // What is covered goes further than the last record where there are gaps.
+        let covered = marks.map_or(Offset::ZERO, |marks| marks.get(partition).next);
+        PartitionExtent { next: extent.next.max(covered), ..extent }
+    }
+
+    /// Records of one partition of an origin from an offset on, about `limit` bytes of them.
+    ///
+    /// # Errors
+    /// `Conflict` below what the log retains; `Invalid` for a partition that the tree does not have.
+    pub async fn read_partition(
+        &self,
+        (origin, partition): (OriginTag, PartitionId),
+        from: Offset,
+        limit: usize,
+    ) -> Result<PartitionPage, Error> {
+        let partitions = self.0.identity.partitions;
+        if partition.get() >= partitions {
+            let said = format!(
+                "the tree has {partitions} partitions, numbered from 0, and {partition} was asked for"
+            );
+            return Err(Error::new(ErrorKind::Invalid, said));
+        }
+        let (end, covered) = {
+            let state = self.0.applied.state.read();
+            let marks = state.progress.watermarks.origin(origin);
+            (state.next_lsn, marks.map_or(Offset::ZERO, |marks| marks.get(partition).next))
+        };
+        let first = self.partition(origin, partition).first;
+        if from < first {
+            let said = format!(
+                "the log retains the partition from offset {first} on, and {from} was asked for: take a snapshot and go on from there"
+            );
+            return Err(Error::new(ErrorKind::Conflict, said));
+        }
+        let storage = self.0.storage.clone();
+        let read = move || storage.read_partition((origin, partition), from, end, limit.max(1));
+        let records = self.0.tasks.blocking(read).await??;
+        let last = records.iter().last().map(|last| last.offset.next());
+        // Nothing more up to what was covered when the reading began: the rest are gaps.
+        let next = if records.bytes() >= limit { last.unwrap_or(from) } else { covered.max(from) };
+        Ok(PartitionPage { records, next })
+    }
+}
+
+impl FilteredFeed {
+    /// The next stretch of the log with what is wanted of it; waits while there is none. Cancel-safe: a batch is handed out
+    /// or the position stays.
+    ///
+    /// # Errors
+    /// The reading is over then; start a new one.
+    pub async fn next(&mut self) -> Result<FilteredBatch, FeedError> {
+        loop {
+            let end = self.moved.get().0;
+            self.tree.check_cursor(self.cursor)?;
+            if self.cursor.lsn < end {
+                let selection = self.select(end).await?;
+                let start = self.cursor;
+                if selection.next() <= start.lsn {
+                    let said = format!("the log ends at {}, and {end} is applied", start.lsn);
+                    return Err(FeedError::Failed(Error::new(ErrorKind::Corrupt, said)));
+                }
+                self.cursor = Cursor { lsn: selection.next(), ..start };
+                return Ok(FilteredBatch::new(selection, start, self.cursor));
+            }
+            self.moved.changed().await;
+        }
+    }
+
+    async fn select(&mut self, end: Lsn) -> Result<Selection, FeedError> {
+        let (inner, from) = (self.tree.0.clone(), self.cursor.lsn);
+        if let Some(groups) = inner.applied.log.recent(from, STRIDE_BYTES) {
+            self.ahead.clear();
+            self.buffers.clear();
+            let selected = Selection::of_groups(&groups, (from, end), &self.filter);
+            return selected.map_err(|error| self.tree.feed_error(error));
+        }
+        let begin = |from, until: Lsn| {
+            let (storage, buffers, filter) =
+                (inner.storage.clone(), self.buffers.clone(), self.filter.clone());
+            inner.tasks.begin_blocking(move || storage.select((from, until.min(end)), &filter, &buffers))
+        };
+        let place = (&*inner.storage, &inner.tasks);
+        let read = self.ahead.next(place, (from, end), STRIDE_BYTES, begin).await;
+        match read.map_err(|error| self.tree.feed_error(error))? {
+            Some(selection) => Ok(selection),
+            None => Err(FeedError::FellOff { lowest: inner.storage.bounds().first }),
+        }
+    }
+
+    /// Where reading goes on.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+}

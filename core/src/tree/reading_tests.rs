@@ -1,0 +1,161 @@
+//! Claims about reading a tree's log: through filters, one partition by offset, and all of it when the tree is opened.
+
+use std::sync::Arc;
+
+use super::tests::Site;
+use super::*;
+use crate::disk::MemDisk;
+use crate::error::ErrorKind;
+use crate::feed::{FeedError, FeedOptions, FeedSource};
+use crate::id::{Lsn, Offset, PartitionId};
+use crate::limits::Limits;
+use crate::record::Kind;
+use crate::tasks::Threads;
+use crate::wal::Filter;
+
+async fn filled(site: &mut Site, disk: &MemDisk, writes: usize) -> Tree {
+    let tree = site.open(Arc::new(disk.clone())).await.expect("opens");
+    for at in 0..writes {
+        let key = format!("{}/{}", ["a", "b", "c"][at % 3], at % 40);
+        match at % 7 {
+            6 => tree.delete(key).await.expect("deleted"),
+            _ => tree.put(key, vec![b'v'; 30 + at % 100]).await.expect("put"),
+        };
+    }
+    tree
+}
+
+async fn all_changes(tree: &Tree) -> Vec<Change> {
+    let mut reader = tree.feed(tree.cursor_at(Lsn::ZERO));
+    let mut changes = Vec::new();
+    while reader.cursor().lsn < LogView::end(tree).lsn {
+        let batch = reader.next().await.expect("readable");
+        changes.extend(tree.decode(&batch, Lsn::ZERO));
+    }
+    changes
+}
+
+fn essence(changes: &[Change]) -> Vec<(Lsn, Kind, bytes::Bytes, bytes::Bytes, crate::id::Dot)> {
+    changes
+        .iter()
+        .map(|change| (change.lsn, change.kind, change.key.clone(), change.value.clone(), change.dot))
+        .collect()
+}
+
+async fn filtered(tree: &Tree, filter: &Filter, from: Lsn) -> (Vec<Change>, usize) {
+    let mut feed = tree.feed_with(tree.cursor_at(from), FeedOptions { filter: filter.clone() });
+    let (mut changes, mut batches) = (Vec::new(), 0);
+    while feed.cursor().lsn < LogView::end(tree).lsn {
+        let before = feed.cursor().lsn;
+        let batch = feed.next().await.expect("readable");
+        assert_eq!((batch.start().lsn, batch.end()), (before, feed.cursor()));
+        assert!(feed.cursor().lsn > before, "the position moves");
+        changes.extend(tree.decode_filtered(&batch));
+        batches += 1;
+    }
+    (changes, batches)
+}
+
+#[tokio::test(start_paused = true)]
+async fn f06_a_filtered_feed_shows_what_a_whole_one_does_and_moves_past_the_rest() {
+    let (mut site, disk) = (Site::new("a", 1), MemDisk::new());
+    let mut tree = filled(&mut site, &disk, 300).await;
+    let own = tree.identity().origin();
+    let partition = PartitionId::new(2);
+    type Wanted = Box<dyn Fn(&Change) -> bool>;
+    let filters: Vec<(Filter, Wanted)> = vec![
+        (Filter::all(), Box::new(|_| true)),
+        (Filter::all().prefix("b/"), Box::new(|change| change.key.starts_with(b"b/"))),
+        (Filter::all().kinds([Kind::Delete]), Box::new(|change| change.kind == Kind::Delete)),
+        (Filter::all().partitions([partition]), Box::new(move |change| change.dot.partition == partition)),
+        (Filter::all().origins([own]), Box::new(|_| true)),
+        (Filter::all().origins([]), Box::new(|_| false)),
+        (Filter::all().prefix("nothing like it"), Box::new(|_| false)),
+    ];
+    // Out of memory at its end, and from the disk after a restart.
+    for restarted in [false, true] {
+        if restarted {
+            tree = site.open(Arc::new(disk.kill())).await.expect("opens");
+        }
+        let all = all_changes(&tree).await;
+        assert_eq!(all.len(), 300);
+        for (filter, wanted) in &filters {
+            for from in [0, 100, 299] {
+                let from = Lsn::new(from);
+                let expected: Vec<Change> =
+                    all.iter().filter(|change| change.lsn >= from && wanted(change)).cloned().collect();
+                let (shown, batches) = filtered(&tree, filter, from).await;
+                assert_eq!(essence(&shown), essence(&expected), "{filter:?} from {from}");
+                assert!(batches > 0, "what is left out is progress too");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filtered_feed_waits_at_the_end_and_refuses_a_cursor_that_is_not_of_its_log() {
+    let (mut site, disk) = (Site::new("a", 2), MemDisk::new());
+    let tree = filled(&mut site, &disk, 3).await;
+    let options = FeedOptions { filter: Filter::all().prefix("late") };
+    let mut feed = tree.feed_with(LogView::end(&tree), options.clone());
+    let writes = async {
+        tree.put("early", "1").await.expect("put");
+        tree.put("late", "2").await.expect("put");
+    };
+    let reads = async {
+        loop {
+            let batch = feed.next().await.expect("readable");
+            if let Some(found) = batch.selection().iter().next() {
+                assert_eq!(found.record.key, b"late");
+                return;
+            }
+        }
+    };
+    tokio::join!(writes, reads);
+    let mut beyond = tree.feed_with(tree.cursor_at(Lsn::new(900)), options);
+    assert!(matches!(beyond.next().await, Err(FeedError::Foreign { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_partition_reads_page_by_page_from_any_offset() {
+    let (mut site, disk) = (Site::new("a", 3), MemDisk::new());
+    let tree = filled(&mut site, &disk, 200).await;
+    let (own, all) = (tree.identity().origin(), all_changes(&tree).await);
+    for at in 0..4 {
+        let partition = PartitionId::new(at);
+        let of: Vec<&Change> = all.iter().filter(|change| change.dot.partition == partition).collect();
+        let extent = tree.partition(own, partition);
+        assert_eq!((extent.first, extent.records), (Offset::ZERO, of.len() as u64));
+        assert_eq!(extent.next, Offset::new(of.len() as u64));
+        for start in [0, 1, of.len() / 2, of.len()] {
+            let (mut next, mut dots) = (Offset::new(start as u64), Vec::new());
+            while next < extent.next {
+                let page = tree.read_partition((own, partition), next, 300).await.expect("reads");
+                assert!(page.next > next);
+                dots.extend(page.records.iter().map(|one| (one.lsn, one.offset)));
+                next = page.next;
+            }
+            let expected: Vec<_> = of[start..].iter().map(|change| (change.lsn, change.dot.offset)).collect();
+            assert_eq!(dots, expected);
+        }
+    }
+    let error = tree.read_partition((own, PartitionId::new(4)), Offset::ZERO, 1).await.expect_err("no such");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn a_replay_on_two_threads_and_a_reading_ahead_show_what_one_thread_does() {
+    let (mut site, disk) = (Site::new("a", 4), MemDisk::new());
+    // No snapshot takes the work away, and more is read than memory keeps.
+    site.limits = Limits { snapshot_log_bytes: u64::MAX, snapshot_stop_bytes: u64::MAX, ..Limits::tiny() };
+    let tree = filled(&mut site, &disk, 400).await;
+    let (digest, changes) = (tree.digest(), essence(&all_changes(&tree).await));
+    for _ in 0..10 {
+        site.threads = Threads::Spawn;
+        let opened = site.open(Arc::new(disk.kill())).await.expect("opens");
+        assert_eq!((opened.digest(), LogView::end(&opened).lsn), (digest.clone(), LogView::end(&tree).lsn));
+        assert_eq!(essence(&all_changes(&opened).await), changes);
+        let (shown, _) = filtered(&opened, &Filter::all(), Lsn::ZERO).await;
+        assert_eq!(essence(&shown), changes);
+    }
+}
