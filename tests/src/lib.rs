@@ -27,12 +27,15 @@ pub use workload::{Acknowledged, Acknowledgement, Mix, Workload};
 pub use world::{Plan, World};
 
 /// The seeds of a random test: `TIDEWIRE_SEED` names the first, `TIDEWIRE_SEEDS` how many; else one, or `count` from 0.
-pub fn seeds(count: u64) -> std::ops::Range<u64> {
+/// Each is printed before it is used: the last one that a failing test shows is the one to see again.
+#[expect(clippy::print_stdout, reason = "a test that fails shows its seed")]
+pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("TIDEWIRE_SEED") {
+    let seeds = match number("TIDEWIRE_SEED") {
         Some(seed) => seed..seed + number("TIDEWIRE_SEEDS").unwrap_or(1),
         None => 0..number("TIDEWIRE_SEEDS").unwrap_or(count),
-    }
+    };
+    seeds.inspect(|seed| println!("TIDEWIRE_SEED={seed}"))
 }
 
 /// Runs on one thread, on virtual time.

@@ -7,6 +7,8 @@
 mod block;
 mod builder;
 mod checksum;
+#[cfg(any(test, feature = "test-util"))]
+mod decoders;
 mod error;
 mod frame;
 mod group;
@@ -21,6 +23,10 @@ mod tests;
 pub use block::{Block, PartitionRun, Records, Runs};
 pub use builder::BlockBuilder;
 pub use checksum::checksum;
+#[cfg(any(test, feature = "test-util"))]
+pub use decoders::DECODERS;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use decoders::sample_blocks;
 pub use error::FormatError;
 pub use frame::{FRAME_BYTES, Frame};
 pub use group::{FramedBlock, Group};

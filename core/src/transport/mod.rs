@@ -14,6 +14,8 @@ mod cuttable;
 mod cuttable_link;
 #[cfg(test)]
 mod cuttable_tests;
+#[cfg(any(test, feature = "test-util"))]
+mod decoders;
 mod link;
 pub mod marks;
 mod memory;
@@ -22,6 +24,8 @@ mod seam;
 pub mod wire;
 
 pub use cuttable::CuttableTransport;
+#[cfg(any(test, feature = "test-util"))]
+pub use decoders::DECODERS;
 pub use link::{Link, LinkReceiver, LinkSender};
 pub use memory::{MemNetwork, MemTransport};
 pub use seam::{DialTarget, Listener, Transport};

@@ -58,6 +58,8 @@ pub use memory::MemTarget;
 pub use observer::{ObservedWrite, Observer, Observing};
 pub use open::{TreeConfig, TreeMetrics};
 pub use operation::{Operation, PutOptions};
+#[cfg(any(test, feature = "test-util"))]
+pub use snapshot::DECODERS;
 pub use snapshot::{SnapshotInfo, SnapshotReport};
 pub use target::{Applied, ApplyTarget, Progress};
 pub use token::Token;

@@ -8,7 +8,7 @@ const FIRST: &str = "TIDEWIRE_SEED";
 const COUNT: &str = "TIDEWIRE_SEEDS";
 /// How many operations at least, however long they take.
 const OPERATIONS: &str = "TIDEWIRE_PROOF_OPERATIONS";
-/// How many seconds.
+/// How many seconds, for a test whose share is 1.
 const SECONDS: &str = "TIDEWIRE_PROOF_SECONDS";
 
 /// When the seeds end.
@@ -28,7 +28,7 @@ enum End {
 /// | `TIDEWIRE_SEED` | the first seed, 0 if not given; without one of the others it is the only one |
 /// | `TIDEWIRE_SEEDS` | how many seeds |
 /// | `TIDEWIRE_PROOF_OPERATIONS` | until so many operations are done |
-/// | `TIDEWIRE_PROOF_SECONDS` | for so long |
+/// | `TIDEWIRE_PROOF_SECONDS` | for so long, times the share of the test |
 #[derive(Debug)]
 pub struct Seeds {
     claim: &'static str,
@@ -40,17 +40,18 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The seeds of the test of that name, for so long if nothing else is asked for.
-    pub fn new(claim: &'static str, plain: Duration) -> Self {
-        Self::with(claim, plain, |name| std::env::var(name).ok().and_then(|text| text.parse().ok()))
+    /// The seeds of the test of that name, for so long if nothing else is asked for. `share`: what it takes of the time
+    /// that is asked for; 1 for those that need all of it.
+    pub fn new(claim: &'static str, plain: Duration, share: f64) -> Self {
+        Self::with(claim, plain, share, |name| std::env::var(name).ok().and_then(|text| text.parse().ok()))
     }
 
-    fn with(claim: &'static str, plain: Duration, asked: impl Fn(&str) -> Option<u64>) -> Self {
+    fn with(claim: &'static str, plain: Duration, share: f64, asked: impl Fn(&str) -> Option<u64>) -> Self {
         let (first, count) = (asked(FIRST), asked(COUNT));
         let end = match (count, asked(OPERATIONS), asked(SECONDS)) {
             (Some(count), _, _) => End::Count(count),
             (None, Some(operations), _) => End::Operations(operations),
-            (None, None, Some(seconds)) => End::Time(Duration::from_secs(seconds)),
+            (None, None, Some(seconds)) => End::Time(Duration::from_secs(seconds).mul_f64(share)),
             (None, None, None) if first.is_some() => End::Count(1),
             (None, None, None) => End::Time(plain),
         };
@@ -120,7 +121,7 @@ mod tests {
 
     fn asked(given: &[(&str, u64)]) -> Seeds {
         let given = given.to_vec();
-        Seeds::with("a claim", Duration::ZERO, move |name| {
+        Seeds::with("a claim", Duration::ZERO, 0.5, move |name| {
             given.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
         })
     }
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(asked(&[(FIRST, 7)]).collect::<Vec<_>>(), [7], "one seed is seen again");
         assert_eq!(asked(&[(FIRST, 7), (COUNT, 3)]).collect::<Vec<_>>(), [7, 8, 9]);
         assert_eq!(asked(&[(COUNT, 2), (SECONDS, 900)]).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(asked(&[(FIRST, 7), (SECONDS, 900)]).end, End::Time(Duration::from_secs(900)));
+        assert_eq!(asked(&[(FIRST, 7), (SECONDS, 900)]).end, End::Time(Duration::from_secs(450)));
         let mut seeds = asked(&[(OPERATIONS, 25)]);
         while seeds.next().is_some() {
             seeds.did(10);

@@ -1,5 +1,6 @@
 //! `wal`: the files of a stopped server: what is in them, whether they read, and a cut where they do not.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use tidewire_core::disk::{DirLock, Disk, RealDisk};
 use tidewire_core::error::Error;
+use tidewire_core::id::{Offset, PartitionId};
 use tidewire_core::wal::file::{Checkup, Damage, LogFiles, SegmentReport};
 
 use super::Failure;
@@ -160,7 +162,27 @@ fn inspect(log: &LogFiles, checkup: &Checkup, out: &mut dyn Write) -> Result<(),
         ]);
     }
     write!(out, "{table}")?;
+    write!(out, "{}", ranges(checkup))?;
     Ok(())
+}
+
+/// What the log holds of each origin's partitions, from the first offset to the end, over all segments.
+fn ranges(checkup: &Checkup) -> Table {
+    let mut held: BTreeMap<(&str, PartitionId), (Offset, Offset, u64)> = BTreeMap::new();
+    for range in checkup.segments.iter().flat_map(|segment| &segment.ranges) {
+        let place = held.entry((&range.origin, range.partition)).or_insert((range.first, range.end, 0));
+        *place = (place.0.min(range.first), place.1.max(range.end), place.2 + 1);
+    }
+    let mut table = Table::new(["ORIGIN", "PARTITION", "OFFSETS", "SEGMENTS"]);
+    for ((origin, partition), (first, end, segments)) in held {
+        table.row([
+            origin.to_owned(),
+            partition.to_string(),
+            format!("{first}..{end}"),
+            segments.to_string(),
+        ]);
+    }
+    table
 }
 
 /// Each origin with how many partitions of it occur.

@@ -35,6 +35,11 @@ fn a_damaged_log_is_shown_checked_and_cut_when_told_to() {
     assert!(said(&whole).contains("ok: 1 segments, 50 groups, 50 records"), "{}", said(&whole));
     let shown = wal(&["inspect"], &dir.join("trees").join(TREE));
     assert!(said(&shown).contains("SEGMENT") && said(&shown).contains("a ("), "{}", said(&shown));
+    let offsets: u64 =
+        said(&shown).lines().filter_map(|line| line.split_once("  0..")).fold(0, |sum, (_, end)| {
+            sum + end.split(' ').next().and_then(|end| end.parse::<u64>().ok()).expect("an offset")
+        });
+    assert_eq!(offsets, 50, "each partition with its offsets: {}", said(&shown));
 
     let segment = dir.join("trees").join(TREE).join("wal").join(format!("{:020}.seg", 1));
     let mut bytes = std::fs::read(&segment).expect("read");

@@ -92,7 +92,7 @@ fn length(bytes: &[u8]) -> u32 {
 }
 
 /// A chunk of another log, or from another place in the snapshot, never passes for this one.
-fn seed(incarnation: Incarnation, index: usize) -> u64 {
+pub(super) fn seed(incarnation: Incarnation, index: usize) -> u64 {
     incarnation.get().wrapping_add((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 

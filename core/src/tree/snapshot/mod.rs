@@ -8,6 +8,8 @@
 //! [`Tree::snapshot`](super::Tree::snapshot) writes one, [`open`](super::Tree::open) reads the newest that is intact.
 
 mod chunk;
+#[cfg(any(test, feature = "test-util"))]
+mod decoders;
 mod fields;
 mod file;
 mod footer;
@@ -26,6 +28,8 @@ mod rig;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "test-util"))]
+pub use decoders::DECODERS;
 pub(super) use file::SnapshotFile;
 pub(super) use loading::{PROGRESS_EVERY, load};
 pub(super) use schedule::keep_snapshots;

@@ -14,6 +14,7 @@ async fn whatever_a_crash_leaves_after_any_disk_operation_opens_with_all_that_wa
     let mut seeds = Seeds::new(
         "whatever_a_crash_leaves_after_any_disk_operation_opens_with_all_that_was_acknowledged",
         Duration::from_secs(3),
+        0.4,
     );
     let (mut moments, mut by_snapshot) = (0, 0);
     while let Some(seed) = seeds.next() {

@@ -14,6 +14,7 @@ async fn the_tree_agrees_with_a_small_model_through_faults_trims_snapshots_and_c
     let mut seeds = Seeds::new(
         "the_tree_agrees_with_a_small_model_through_faults_trims_snapshots_and_crashes",
         Duration::from_secs(3),
+        1.0,
     );
     let (mut figures, mut trimmed) = ([0; 3], 0);
     while let Some(seed) = seeds.next() {

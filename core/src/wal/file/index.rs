@@ -84,7 +84,7 @@ impl Contents {
         }
     }
 
-    fn push(&mut self, group: &Group) {
+    pub(super) fn push(&mut self, group: &Group) {
         if self.marks.last().is_none_or(|mark| self.end - mark.at >= MARK_BYTES) {
             if !self.marks.is_empty() {
                 self.places.close(&self.extents);

@@ -100,7 +100,7 @@ impl Manifest {
         })
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&self.incarnation.get().to_le_bytes());
         bytes.extend_from_slice(&self.partitions.to_le_bytes());
@@ -116,7 +116,7 @@ impl Manifest {
         seal(bytes)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, String> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let fields = unseal(bytes, MAGIC, "manifest")?;
         Self::decode_body(fields).ok_or_else(|| "the manifest has a field that cannot be".to_owned())
     }

@@ -10,6 +10,8 @@ mod append;
 mod buffers;
 mod chain;
 mod checkup;
+#[cfg(any(test, feature = "test-util"))]
+mod decoders;
 mod filling;
 mod footer;
 mod index;
@@ -38,6 +40,8 @@ mod tests;
 
 pub use buffers::ReadBuffers;
 pub use checkup::{Checkup, Damage, Lost, OriginRange, SegmentReport};
+#[cfg(any(test, feature = "test-util"))]
+pub use decoders::DECODERS;
 pub use log_files::{CheckProgress, LogFiles};
 pub use manifest::Manifest;
 pub(crate) use opening::Opening;

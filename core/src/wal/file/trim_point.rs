@@ -95,7 +95,7 @@ impl TrimPoint {
         write_atomically(disk, &Self::path(dir), &self.encode())
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         let words = [self.incarnation.get(), self.segment.0, self.first_lsn.get(), self.first_group.get()];
         for word in words {
@@ -111,7 +111,7 @@ impl TrimPoint {
         seal(bytes)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, String> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let fields = unseal(bytes, MAGIC, "trim point")?;
         Self::decode_body(fields).ok_or_else(|| "the trim point has a field that cannot be".to_owned())
     }

@@ -244,7 +244,7 @@ impl Run {
 #[tokio::test]
 async fn f28_the_log_agrees_with_a_small_model_through_trims_failures_and_crashes() {
     let claim = "f28_the_log_agrees_with_a_small_model_through_trims_failures_and_crashes";
-    let mut seeds = Seeds::new(claim, Duration::from_secs(2));
+    let mut seeds = Seeds::new(claim, Duration::from_secs(2), 0.3);
     let (mut recycled, mut filled, mut cut_short) = (0, 0, 0);
     while let Some(seed) = seeds.next() {
         let mut run = Run::new(seed, |disk, _, _| disk);
@@ -270,7 +270,7 @@ async fn f27_whatever_a_crash_leaves_after_any_operation_of_the_disk_is_a_log_wi
 {
     let claim =
         "f27_whatever_a_crash_leaves_after_any_operation_of_the_disk_is_a_log_with_all_that_was_acknowledged";
-    let mut seeds = Seeds::new(claim, Duration::from_secs(2));
+    let mut seeds = Seeds::new(claim, Duration::from_secs(2), 0.3);
     let (mut moments, mut landed) = (0, 0);
     while let Some(seed) = seeds.next() {
         let mut images = None;
