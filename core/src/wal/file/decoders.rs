@@ -173,7 +173,7 @@ fn segments() -> Vec<Vec<u8>> {
 }
 
 fn decode_group(bytes: &[u8]) -> Result<(), String> {
-    match parse_group(&Bytes::copy_from_slice(bytes), header().seed(), &manifest()) {
+    match parse_group(&Bytes::copy_from_slice(bytes), 0, header().seed(), &manifest()) {
         Parsed::Group(_, length) => exact(bytes, length),
         Parsed::Short(needed) => {
             assert!(needed > bytes.len(), "more bytes are needed than there are");
