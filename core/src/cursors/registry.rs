@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
@@ -70,6 +71,8 @@ pub struct Registry {
     prefix: String,
     consumers: Mutex<BTreeMap<String, Position>>,
     log: Option<Log>,
+    /// Something was reported that is not stored.
+    reported: Notify,
 }
 
 impl std::fmt::Debug for Registry {
@@ -91,7 +94,7 @@ impl Registry {
             .into_iter()
             .map(|(name, stored)| (name, Position { reported: stored, stored, ..Position::default() }))
             .collect();
-        Ok(Self { meta, prefix, consumers: Mutex::new(consumers), log: None })
+        Ok(Self { meta, prefix, consumers: Mutex::new(consumers), log: None, reported: Notify::new() })
     }
 
     /// The same, with a log that reports are checked against before they count.
@@ -133,12 +136,25 @@ impl Registry {
             }
             let moved = position.reported != Some(cursor);
             *position = Position { reported: Some(cursor), stored: position.stored, ..Position::default() };
+            if moved {
+                self.reported.notify_one();
+            }
             return if moved { ReportOutcome::Taken } else { ReportOutcome::Unmoved };
         };
         if !std::mem::replace(&mut position.warned, true) {
             tracing::warn!(consumer, %cursor, ?window, ?outcome, "a position that this log does not hold was reported; it does not count");
         }
         outcome
+    }
+
+    /// Waits until something is reported that is not stored: without consumers, or while they stand still, for ever.
+    /// Cancel-safe; for one task.
+    pub async fn unstored(&self) {
+        let differs =
+            |position: &Position| position.reported.is_some() && position.reported != position.stored;
+        while !self.consumers.lock().values().any(differs) {
+            self.reported.notified().await;
+        }
     }
 
     /// Stores what was reported since the last flush, in one transaction.
@@ -347,6 +363,23 @@ mod tests {
         assert_eq!(registry.report("peer b", cursor(1, 3)), ReportOutcome::FellOff, "restored from a backup");
         assert!(registry.consumers()[0].fell_off);
         assert_eq!(registry.report("stranger", cursor(1, 12)), ReportOutcome::Unknown);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_stores_is_woken_by_a_report_and_by_nothing_else() {
+        let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
+        let registry = open(&meta).await;
+        registry.register("a").await.expect("stored");
+        let quiet = tokio::time::timeout(std::time::Duration::from_secs(3_600), registry.unstored());
+        assert!(quiet.await.is_err(), "nothing was reported");
+        for lsn in [3, 4] {
+            let report = async { assert_eq!(registry.report("a", cursor(1, lsn)), ReportOutcome::Taken) };
+            tokio::join!(registry.unstored(), report);
+            registry.unstored().await;
+            registry.flush().await.expect("stored");
+            let quiet = tokio::time::timeout(std::time::Duration::from_secs(3_600), registry.unstored());
+            assert!(quiet.await.is_err(), "all is stored");
+        }
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use futures::StreamExt;
 use tidewire_core::clock::HybridClock;
 use tidewire_core::disk::Disk;
 use tidewire_core::error::{Error, ErrorKind};
@@ -22,6 +23,9 @@ use super::directory::Directory;
 use super::links::Links;
 use super::sinks::Sinks;
 use crate::config::{self, ClusterConfig, Peer};
+
+/// How many trees are opened at once when a cluster starts.
+const OPEN_AT_ONCE: usize = 16;
 
 /// The metadata store, and whether closing it is our part.
 pub(super) enum Meta {
@@ -118,9 +122,7 @@ impl Cluster {
     }
 
     async fn open_everything(&self) -> Result<(), Error> {
-        for tree in &self.0.config.trees {
-            self.open_tree(tree).await?;
-        }
+        self.open_trees().await?;
         for name in self.0.directory.trees_on_disk(&self.0.disk) {
             if !self.0.config.trees.iter().any(|tree| tree.name == name) {
                 tracing::warn!(
@@ -217,8 +219,24 @@ impl Cluster {
         trees
     }
 
+    /// Opens the trees of the configuration, some at once: what takes long is waiting for the disk.
+    async fn open_trees(&self) -> Result<(), Error> {
+        let guard = self.0.opening.lock().await;
+        let opening = self.0.config.trees.iter().map(|tree| self.open_alone(tree));
+        let opened: Vec<_> = futures::stream::iter(opening).buffered(OPEN_AT_ONCE).collect().await;
+        drop(guard);
+        opened.into_iter().try_for_each(|opened| opened.map(drop))
+    }
+
     async fn open_tree(&self, settings: &config::TreeConfig) -> Result<Tree, Error> {
         let guard = self.0.opening.lock().await;
+        let tree = self.open_alone(settings).await;
+        drop(guard);
+        tree
+    }
+
+    /// Opens a tree while nobody else opens it.
+    async fn open_alone(&self, settings: &config::TreeConfig) -> Result<Tree, Error> {
         if let Some(tree) = self.find_tree(&settings.name) {
             return Ok(tree);
         }
@@ -248,7 +266,6 @@ impl Cluster {
         })
         .await?;
         self.0.trees.insert(settings.name.clone(), tree.clone());
-        drop(guard);
         Ok(tree)
     }
 

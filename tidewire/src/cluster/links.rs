@@ -359,10 +359,15 @@ fn keep_cursors(tasks: &Tasks, tree: &TreeName, cursors: Arc<Registry>) {
     let (stop, tree) = (tasks.stop_token(), tree.clone());
     tasks.spawn(format!("cursors of {tree}"), async move {
         loop {
+            // Nothing ticks while no position moves.
+            let due = async {
+                cursors.unstored().await;
+                tokio::time::sleep(FLUSH_EVERY).await;
+            };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(FLUSH_EVERY) => flush(&tree, &cursors).await,
+                () = due => flush(&tree, &cursors).await,
             }
         }
     });

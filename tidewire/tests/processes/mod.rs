@@ -10,6 +10,7 @@ mod causality;
 mod copies;
 mod full_disk;
 mod garbage;
+mod idle_trees;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod load;

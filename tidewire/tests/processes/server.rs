@@ -114,9 +114,23 @@ impl Server {
 
     /// Resident memory of the running process, in KiB.
     pub(super) fn resident_kib(&self) -> u64 {
-        let status = read(Path::new(&format!("/proc/{}/status", self.pid())));
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
+        self.proc_status("VmRSS:")
+    }
+
+    /// How many threads the running process has.
+    pub(super) fn threads(&self) -> u64 {
+        self.proc_status("Threads:")
+    }
+
+    /// How often threads of the running process went to sleep by themselves so far.
+    pub(super) fn switches(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs");
+        let status = tasks.flatten().map(|task| read(&task.path().join("status")));
+        status.filter_map(|status| number(&status, "voluntary_ctxt_switches:")).sum()
+    }
+
+    fn proc_status(&self, name: &str) -> u64 {
+        number(&read(Path::new(&format!("/proc/{}/status", self.pid()))), name).expect("a number")
     }
 
     pub(super) fn api(&self) -> Api {
@@ -194,6 +208,12 @@ impl Drop for Server {
 
 fn read(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// A number behind a name, at the beginning of a line.
+fn number(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
 }
 
 /// The last lines, for people.
