@@ -24,7 +24,7 @@ use crate::metrics::BufferMetrics;
 use crate::record::Mutation;
 use crate::tasks::Tasks;
 use crate::wal::file::FileStorage;
-use crate::wal::{Bounds, Log, WalStorage, Writer};
+use crate::wal::{Bounds, Log, LogState, WalStorage, Writer};
 
 /// What two clusters compare: equal when they hold the same live keys, values, versions and deadlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,6 +254,11 @@ impl Tree {
     /// Why writes fail at present, if they do.
     pub fn failure(&self) -> Option<Error> {
         self.0.writer.failure()
+    }
+
+    /// Whether writes are taken, and if not, what is done about it.
+    pub fn log_state(&self) -> LogState {
+        self.0.writer.log_state()
     }
 
     /// What a client that was answered `version` has seen, to be carried to another cluster.

@@ -36,6 +36,11 @@ pub enum LogState {
         /// How long until the log tries by itself.
         next_try: Duration,
     },
+    /// A part has panicked: only a restart helps.
+    Broken {
+        /// What happened.
+        cause: Error,
+    },
 }
 
 /// Why writes fail.

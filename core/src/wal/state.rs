@@ -288,6 +288,7 @@ impl State {
     pub(super) fn log_state(&self) -> LogState {
         match &self.latch {
             None => LogState::Working,
+            Some(latch) if !latch.is_repairable() => LogState::Broken { cause: latch.cause.clone() },
             Some(latch) if latch.failed() == 0 => LogState::Repairing { cause: latch.cause.clone() },
             Some(latch) => LogState::Failed {
                 cause: latch.cause.clone(),

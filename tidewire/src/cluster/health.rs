@@ -1,6 +1,7 @@
 //! What a cluster says about itself: [`Status`], and whether it is ready.
 
 use tidewire_core::tree::Tree;
+use tidewire_core::wal::LogState;
 
 use super::handle::Cluster;
 use crate::status::{
@@ -39,8 +40,16 @@ impl Cluster {
 
     fn failures(&self) -> Vec<String> {
         let logs = self.trees().into_iter().filter_map(|tree| {
-            let failure = tree.failure()?;
-            Some(format!("tree {}: {failure}", tree.identity().tree))
+            let said = match tree.log_state() {
+                LogState::Working => return None,
+                LogState::Repairing { cause } => format!("{cause}; the log is being repaired"),
+                LogState::Failed { cause, repairs, next_try } => {
+                    let seconds = next_try.as_secs_f64().ceil();
+                    format!("{cause}; {repairs} repairs failed, the next one comes within {seconds} s")
+                }
+                LogState::Broken { cause } => cause.to_string(),
+            };
+            Some(format!("tree {}: {said}", tree.identity().tree))
         });
         let panics =
             self.0.tasks.panics().into_iter().map(|panic| format!("a part panicked: {panic}; restart"));

@@ -170,7 +170,7 @@ async fn a_provider_that_panics_leaves_nobody_waiting_and_the_log_says_that_only
     let error = tokio::time::timeout(Duration::from_secs(60), rig.put("a")).await.expect("answered");
     assert!(error.expect_err("failed").to_string().contains("restart"));
     assert!(rig.put("b").await.expect_err("still").to_string().contains("restart"));
-    assert!(!rig.works());
+    assert!(matches!(rig.writer.log_state(), LogState::Broken { .. }));
     tokio::time::timeout(Duration::from_secs(1), rig.writer.drain(Duration::from_secs(75)))
         .await
         .expect("there is nothing to wait for");
