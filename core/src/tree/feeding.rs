@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::ahead::ReadAhead;
 use super::core::Tree;
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
 use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, Resolved};
@@ -12,7 +11,7 @@ use crate::id::Lsn;
 use crate::latest::Follower;
 use crate::record::Group;
 use crate::wal::WalStorage;
-use crate::wal::file::ReadBuffers;
+use crate::wal::file::LogReader;
 
 impl FeedSource for Tree {
     fn feed(&self, from: Cursor) -> Box<dyn FeedReader> {
@@ -20,8 +19,7 @@ impl FeedSource for Tree {
             tree: self.clone(),
             moved: self.0.applied.moved.follow(),
             cursor: from,
-            ahead: ReadAhead::default(),
-            buffers: ReadBuffers::default(),
+            disk: LogReader::new(self.0.storage.clone()),
         })
     }
 }
@@ -31,8 +29,7 @@ struct TreeReader {
     tree: Tree,
     moved: Follower<(Lsn, u64)>,
     cursor: Cursor,
-    ahead: ReadAhead<Vec<Arc<Group>>>,
-    buffers: ReadBuffers,
+    disk: LogReader,
 }
 
 impl Tree {
@@ -59,20 +56,12 @@ impl Tree {
 impl TreeReader {
     /// Groups from the cursor on: out of memory, if it is there, else from the disk, with more on its way.
     async fn read(&mut self, end: Lsn) -> Result<Vec<Arc<Group>>, FeedError> {
-        let inner = self.tree.0.clone();
-        let limit = inner.limits.read_bytes;
-        if let Some(groups) = inner.applied.log.recent(self.cursor.lsn, limit) {
-            self.ahead.clear();
-            self.buffers.clear();
+        let (inner, from) = (&self.tree.0, self.cursor.lsn);
+        if let Some(groups) = inner.applied.log.recent(from, inner.limits.read_bytes) {
+            self.disk.rest();
             return Ok(groups);
         }
-        let begin = |from, until| {
-            let (storage, buffers) = (inner.storage.clone(), self.buffers.clone());
-            inner.tasks.begin_blocking(move || storage.read_stride(from, until, &buffers))
-        };
-        let place = (&*inner.storage, &inner.tasks);
-        let read = self.ahead.next(place, (self.cursor.lsn, end), limit, begin).await;
-        read.map(Option::unwrap_or_default).map_err(|error| self.tree.feed_error(error))
+        self.disk.next(from, end).await.map_err(|error| self.tree.feed_error(error))
     }
 }
 

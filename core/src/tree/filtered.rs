@@ -1,8 +1,5 @@
 //! [`FilteredFeed`]: a reading of the tree's log that wants some of the records; and one partition of it, by offset.
 
-use std::sync::Arc;
-
-use super::ahead::ReadAhead;
 use super::change::Change;
 use super::core::Tree;
 use crate::error::{Error, ErrorKind};
@@ -10,20 +7,15 @@ use crate::feed::{Cursor, FeedError, FeedOptions, FilteredBatch};
 use crate::id::{Dot, Lsn, Offset, OriginTag, PartitionId, Version};
 use crate::latest::Follower;
 use crate::record::Kind;
-use crate::wal::file::ReadBuffers;
-use crate::wal::{Filter, PartitionExtent, Selected, Selection, WalStorage};
-
-/// Bytes of the log that one batch looks at: what it brings is less, and the cursor moves over all of it.
-const STRIDE_BYTES: usize = 2 * 1024 * 1024;
+use crate::wal::file::LogSelector;
+use crate::wal::{PartitionExtent, Selected, Selection};
 
 /// One reading of a tree's log through a filter. Counts what is applied, not what is durable.
 pub struct FilteredFeed {
     tree: Tree,
-    filter: Arc<Filter>,
     moved: Follower<(Lsn, u64)>,
     cursor: Cursor,
-    ahead: ReadAhead<Selection>,
-    buffers: ReadBuffers,
+    disk: LogSelector,
 }
 
 impl std::fmt::Debug for FilteredFeed {
@@ -46,11 +38,9 @@ impl Tree {
     pub fn feed_with(&self, from: Cursor, options: FeedOptions) -> FilteredFeed {
         FilteredFeed {
             tree: self.clone(),
-            filter: Arc::new(options.filter),
             moved: self.0.applied.moved.follow(),
             cursor: from,
-            ahead: ReadAhead::default(),
-            buffers: ReadBuffers::default(),
+            disk: LogSelector::new(self.0.storage.clone(), options.filter),
         }
     }
 
@@ -156,24 +146,17 @@ impl FilteredFeed {
     }
 
     async fn select(&mut self, end: Lsn) -> Result<Selection, FeedError> {
-        let (inner, from) = (self.tree.0.clone(), self.cursor.lsn);
-        if let Some(groups) = inner.applied.log.recent(from, STRIDE_BYTES) {
-            self.ahead.clear();
-            self.buffers.clear();
-            let selected = Selection::of_groups(&groups, (from, end), &self.filter);
+        let (inner, from) = (&self.tree.0, self.cursor.lsn);
+        if let Some(groups) = inner.applied.log.recent(from, inner.limits.read_bytes) {
+            self.disk.rest();
+            let selected = Selection::of_groups(&groups, (from, end), self.disk.filter());
             return selected.map_err(|error| self.tree.feed_error(error));
         }
-        let begin = |from, until: Lsn| {
-            let (storage, buffers, filter) =
-                (inner.storage.clone(), self.buffers.clone(), self.filter.clone());
-            inner.tasks.begin_blocking(move || storage.select((from, until.min(end)), &filter, &buffers))
-        };
-        let place = (&*inner.storage, &inner.tasks);
-        let read = self.ahead.next(place, (from, end), STRIDE_BYTES, begin).await;
-        match read.map_err(|error| self.tree.feed_error(error))? {
-            Some(selection) => Ok(selection),
-            None => Err(FeedError::FellOff { lowest: inner.storage.bounds().first }),
-        }
+        let read = self.disk.next(from, end).await.map_err(|error| self.tree.feed_error(error))?;
+        read.ok_or_else(|| {
+            let said = format!("the log ends at {from}, and {end} is applied");
+            FeedError::Failed(Error::new(ErrorKind::Corrupt, said))
+        })
     }
 
     /// Where reading goes on.

@@ -4,7 +4,6 @@
 //! group is applied whole, in log order, before its writers are woken: a caller who goes away has committed or has not,
 //! and the state agrees with the log either way.
 
-mod ahead;
 mod change;
 mod changes;
 mod core;

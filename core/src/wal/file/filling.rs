@@ -70,6 +70,11 @@ impl Filling {
         self.file.as_ref().map_or(0, |partial| partial.bytes)
     }
 
+    #[cfg(test)]
+    pub(super) fn is_running(&self) -> bool {
+        self.running
+    }
+
     /// Hands over a file that is half full at least, unless it is being written to at this moment.
     pub(super) fn take(&mut self, wanted: u64) -> Option<Spare> {
         let partial = self.file.take_if(|partial| !partial.busy && partial.bytes * 2 >= wanted)?;

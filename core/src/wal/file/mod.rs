@@ -6,6 +6,7 @@
 //! A new segment names the one before it and how much of that is valid, so a tail that failed is cut durably without
 //! touching its file again.
 
+mod ahead;
 mod append;
 mod buffers;
 mod chain;
@@ -38,6 +39,7 @@ mod zeros;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::{LogReader, LogSelector};
 pub use buffers::ReadBuffers;
 pub use checkup::{Checkup, Damage, Lost, OriginRange, SegmentReport};
 #[cfg(any(test, feature = "test-util"))]

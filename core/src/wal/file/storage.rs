@@ -111,6 +111,12 @@ impl FileStorage {
         self.segments.read().list.last().is_some_and(|last| last.file_bytes > last.end())
     }
 
+    /// Whether a filler is at work.
+    #[cfg(test)]
+    pub(super) fn is_filling(&self) -> bool {
+        self.segments.read().filling.is_running()
+    }
+
     /// Where the last group ends in its file.
     #[cfg(test)]
     pub(super) fn active_end(&self) -> u64 {

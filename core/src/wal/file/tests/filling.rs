@@ -1,11 +1,12 @@
 //! Filling ahead, one claim each.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::rig::{DIR, Rig, limits};
-use crate::disk::{Disk, DiskFaults, DiskOperation, FaultyDisk, MemDisk, OpenMode};
+use crate::disk::{DirLock, Disk, DiskFaults, DiskFile, DiskOperation, FaultyDisk, MemDisk, OpenMode};
 use crate::error::StorageErrorKind;
 use crate::wal::WalStorage;
 use crate::wal::file::LogFiles;
@@ -206,4 +207,108 @@ fn what_a_crash_leaves_of_a_fill_is_removed_and_a_whole_one_is_used() {
     }
     assert!(files(&killed, ".filled.spare").is_empty());
     assert!(!rig.storage.recycles(), "nothing of a former life lies in it");
+}
+
+async fn ends(rig: &Rig) {
+    for _ in 0..1_000 {
+        if !rig.storage.is_filling() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("the filler goes on though nothing is appended");
+}
+
+#[tokio::test]
+async fn a_filler_beside_commits_never_hits_a_group_and_ends_when_nothing_is_due() {
+    let disk = MemDisk::new();
+    let mut rig = Rig::open_threaded(Arc::new(disk.clone())).expect("opens");
+    let mut ready = 0;
+    for at in 0..600 {
+        rig.append(1, 40 + at % 90).expect("appends");
+        if at % 3 == 0 {
+            // The filler's task runs beside this one, its slices on another thread.
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+        ready += u64::from(rig.storage.has_room());
+    }
+    ends(&rig).await;
+    assert!(ready > 200, "room was there for {ready} of 600 groups");
+    let groups = rig.read_all(rig.storage.bounds().first).await.expect("readable");
+    for disk in [disk.crash(1), disk.crash(2)] {
+        let opened = Rig::open(Arc::new(disk)).expect("opens");
+        assert_eq!(opened.read_all(opened.storage.bounds().first).await.expect("readable"), groups);
+    }
+}
+
+#[tokio::test]
+async fn a_filler_that_hangs_holds_up_no_commit_and_its_file_is_not_used() {
+    let (disk, filler) = (MemDisk::new(), DiskFaults::from_seed(1));
+    let split =
+        Arc::new(Split { log: disk.clone(), filler: FaultyDisk::over_memory(disk.clone(), filler.clone()) });
+    let mut rig = Rig::open_threaded(split).expect("opens");
+    filler.hang();
+    let mut last = 0;
+    for _ in 0..200 {
+        rig.append(1, 60).expect("nobody waits for it");
+        tokio::time::sleep(Duration::from_micros(100)).await;
+        last = files(&disk, ".seg").len();
+    }
+    assert!(last > 5 && rig.storage.is_filling(), "{last} segments were begun beside it");
+    let groups = rig.read_all(rig.storage.bounds().first).await.expect("readable");
+    filler.heal();
+    ends(&rig).await;
+    assert_eq!(rig.read_all(rig.storage.bounds().first).await.expect("readable"), groups);
+    let opened = Rig::open(Arc::new(disk.kill())).expect("opens");
+    assert_eq!(opened.next_lsn, rig.next_lsn);
+}
+
+/// A disk on which files that are being filled fail alone.
+struct Split {
+    log: MemDisk,
+    filler: FaultyDisk,
+}
+
+impl Split {
+    fn of(&self, path: &Path) -> &dyn Disk {
+        if path.to_string_lossy().ends_with(".filling") { &self.filler } else { &self.log }
+    }
+}
+
+impl Disk for Split {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.log.create_dir_all(path)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.of(path).open(path, mode)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.log.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.log.exists(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.log.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.log.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.log.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<DirLock> {
+        self.log.lock(path)
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<Option<u64>> {
+        self.log.available(dir)
+    }
 }

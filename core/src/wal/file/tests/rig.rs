@@ -50,16 +50,27 @@ impl Rig {
     }
 
     pub(super) fn open_from(disk: Arc<dyn Disk>, from: Lsn) -> Result<Self, StorageError> {
-        Self::open_with(disk, from, limits())
+        Self::open_with(disk, from, limits(), Threads::Inline)
+    }
+
+    /// A log that fills ahead on threads of its own.
+    pub(super) fn open_threaded(disk: Arc<dyn Disk>) -> Result<Self, StorageError> {
+        Self::open_with(disk, Lsn::ZERO, limits(), Threads::Spawn)
     }
 
     /// A log that fills nothing ahead.
     pub(super) fn open_growing(disk: Arc<dyn Disk>) -> Result<Self, StorageError> {
-        Self::open_with(disk, Lsn::ZERO, Limits { fill_slice_bytes: 0, ..limits() })
+        let limits = Limits { fill_slice_bytes: 0, ..limits() };
+        Self::open_with(disk, Lsn::ZERO, limits, Threads::Inline)
     }
 
-    fn open_with(disk: Arc<dyn Disk>, from: Lsn, limits: Limits) -> Result<Self, StorageError> {
-        let tasks = Tasks::new(Threads::Inline);
+    fn open_with(
+        disk: Arc<dyn Disk>,
+        from: Lsn,
+        limits: Limits,
+        threads: Threads,
+    ) -> Result<Self, StorageError> {
+        let tasks = Tasks::new(threads);
         let (mut shown, mut hlc) = (Vec::new(), Hlc::new(1_000));
         let mut offsets = [Offset::ZERO; PARTITIONS as usize];
         let opened =
