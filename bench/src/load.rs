@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -38,7 +39,8 @@ pub async fn closed<C: Contender>(
     let value = value(bytes);
     let mut tasks = JoinSet::new();
     for writer in 0..writers {
-        let (log, value) = (logs[writer % logs.len()].clone(), value.clone());
+        // A value of its own, as each request has: no counter is shared between threads.
+        let (log, value) = (logs[writer % logs.len()].clone(), Bytes::copy_from_slice(&value));
         tasks.spawn(async move {
             let (mut latencies, mut began) = (Latencies::default(), Instant::now());
             for step in 0.. {
@@ -46,7 +48,10 @@ pub async fn closed<C: Contender>(
                 let end = Instant::now();
                 if window.holds(end) {
                     latencies.record(end - began);
-                } else if end >= window.to {
+                } else {
+                    latencies.pass();
+                }
+                if end >= window.to {
                     break;
                 }
                 began = end;
@@ -70,7 +75,10 @@ pub async fn batches<C: Contender>(log: &C, records: usize, bytes: usize, second
             let end = Instant::now();
             if window.holds(end) {
                 latencies.record(end - began);
-            } else if end >= window.to {
+            } else {
+                latencies.pass();
+            }
+            if end >= window.to {
                 break;
             }
             began = end;
@@ -89,7 +97,8 @@ pub async fn open<C: Contender>(log: &C, per_second: f64, bytes: usize, seconds:
     let (next, value) = (Arc::new(AtomicU64::new(0)), value(bytes));
     let mut tasks = JoinSet::new();
     for writer in 0..OPEN_WRITERS {
-        let (log, due, next, value) = (log.clone(), due.clone(), next.clone(), value.clone());
+        let (log, due, next) = (log.clone(), due.clone(), next.clone());
+        let value = Bytes::copy_from_slice(&value);
         tasks.spawn(async move {
             let mut latencies = Latencies::default();
             for step in 0.. {

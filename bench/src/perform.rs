@@ -138,7 +138,7 @@ async fn write<C: Contender>(log: &C, work: Work) -> Outcome<Figures> {
 
 fn perform_peer(turn: &Turn) -> Outcome<Figures> {
     let began = Instant::now();
-    let peer = open_peer(turn.engine, &turn.dir)?;
+    let peer = open_peer(turn.engine, &turn.dir, &turn.work)?;
     match turn.work {
         Work::Closed { writers, value_bytes, seconds } => {
             threads::closed(peer.as_ref(), writers, value_bytes, seconds)

@@ -77,6 +77,8 @@ pub struct Figures {
     pub seconds: f64,
     pub p50_us: f64,
     pub p99_us: f64,
+    /// All writes that were answered, those of the warm-up too.
+    pub writes: u64,
     /// Syncs, where the engine counts them itself.
     pub syncs: Option<u64>,
 }

@@ -28,8 +28,9 @@ impl Window {
 
     /// What came out of writes of so many records each.
     pub fn figures(&self, latencies: Latencies, records: usize) -> Figures {
+        let writes = latencies.all();
         let records = (latencies.len() * records) as u64;
         let (p50_us, p99_us) = latencies.quantiles();
-        Figures { records, seconds: (self.to - self.from).as_secs_f64(), p50_us, p99_us, syncs: None }
+        Figures { records, seconds: (self.to - self.from).as_secs_f64(), p50_us, p99_us, writes, syncs: None }
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::kind::Engine;
 use crate::failure::Outcome;
+use crate::turn::Work;
 
 /// What is asked of a peer. A call returns when the write is durable.
 pub trait Peer: Send + Sync {
@@ -17,11 +18,11 @@ pub trait Peer: Send + Sync {
     fn read_all(&self) -> Outcome<u64>;
 }
 
-/// Opens a peer in a directory, or creates it there.
-pub fn open(engine: Engine, dir: &Path) -> Outcome<Box<dyn Peer>> {
+/// Opens a peer in a directory, or creates it there, for some work: the settings that suit it may differ.
+pub fn open(engine: Engine, dir: &Path, work: &Work) -> Outcome<Box<dyn Peer>> {
     Ok(match engine {
         Engine::RaftEngine => Box::new(super::raft::Raft::open(dir)?),
-        Engine::Walrus => Box::new(super::walrus::Walruses::open(dir)?),
+        Engine::Walrus => Box::new(super::walrus::Walruses::open(dir, work)?),
         Engine::Okaywal => Box::new(super::okaywal::Okay::open(dir)?),
         Engine::Fjall => Box::new(super::fjall::Fjall::open(dir)?),
         Engine::Redb => Box::new(super::redb::Redb::open(dir)?),

@@ -6,7 +6,7 @@ use tidewire_core::id::{Lsn, Offset, TreeName};
 use tidewire_core::limits::Limits;
 use tidewire_core::record::Group;
 use tidewire_core::wal::file::FileStorage;
-use tidewire_core::wal::{DurableGroups, WalStorage, Writer, WriterConfig, WriterStart};
+use tidewire_core::wal::{DurableGroups, Writer, WriterConfig, WriterStart};
 
 use super::tide_site::Site;
 use crate::failure::Outcome;

@@ -18,6 +18,7 @@ pub fn run(plan: &Plan, show: &mut dyn FnMut(Section)) -> Outcome<()> {
     let raft = Side::of(Engine::RaftEngine);
     let sides = vec![raft.clone(), Side::of(Engine::Log), tree(REPLAY), tree(SNAPSHOT)];
     for side in &sides {
+        eprintln!("filling {}", side.name);
         plan.turn("reopen", side, Work::Fill { records: RECORDS, value_bytes: 256 })?;
         if side.name == REPLAY {
             std::fs::remove_dir_all(plan.dir("reopen", side).join(crate::perform::TREE).join("snapshots"))?;

@@ -30,9 +30,9 @@ pub fn run(plan: &Plan, show: &mut dyn FnMut(Section)) -> Outcome<()> {
         let figures = Turn { engine: side.engine, dir, work }.run_under(Some(&program))?;
         let text = std::fs::read_to_string(&counts)?;
         let syncs: u64 = text.lines().filter_map(count).sum();
-        let per_answer = Quartiles::of([syncs as f64 / figures.records as f64]);
+        let per_answer = Quartiles::of([syncs as f64 / figures.writes as f64]);
         section.rows.push(Row {
-            who: format!("{}: {syncs} syncs, {} answers counted", side.name, figures.records),
+            who: format!("{}: {syncs} syncs, {} answers", side.name, figures.writes),
             unit: "syncs an answer",
             figure: per_answer,
             p50_us: None,

@@ -14,6 +14,7 @@ pub fn run(plan: &Plan, show: &mut dyn FnMut(Section)) -> Outcome<()> {
     plan.clear("tail")?;
     let sides: Vec<Side> = plan.sides(true).into_iter().filter(|side| side.engine != Engine::Bare).collect();
     for side in &sides {
+        eprintln!("filling {}", side.name);
         plan.turn("tail", side, Work::Fill { records: RECORDS, value_bytes: 256 })?;
     }
     let rounds = Rounds::run(sides, plan.pairs, |side| {
