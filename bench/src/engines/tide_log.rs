@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidewire_core::id::{Lsn, Offset, TreeName};
+use tidewire_core::id::{Lsn, PartitionId, TreeName};
 use tidewire_core::limits::Limits;
 use tidewire_core::record::Group;
 use tidewire_core::wal::file::FileStorage;
@@ -38,12 +38,6 @@ impl TideLog {
     pub fn open(site: &Site, name: &str, partitions: u16, opening: Opening) -> Outcome<Self> {
         let tree = TreeName::new(name)?;
         let limits = Limits::default();
-        let mut offsets = vec![Offset::ZERO; usize::from(partitions)];
-        let mut visit = |group: &Arc<Group>| {
-            for run in group.blocks().iter().flat_map(|framed| framed.block.runs()) {
-                offsets[usize::from(run.partition.get())] = run.end();
-            }
-        };
         let from = match opening {
             Opening::Whole => Lsn::ZERO,
             Opening::Footers => Lsn::new(u64::MAX),
@@ -55,13 +49,16 @@ impl TideLog {
             limits.clone(),
             site.tasks.clone(),
             from,
-            &mut visit,
+            &mut |_| {},
         )?;
         let storage = opened.storage;
+        let origin = site.cluster.tag();
+        let next = |partition| storage.partition((origin, PartitionId::new(partition))).next;
+        let offsets = (0..partitions).map(next).collect();
         let writer = Writer::new(
             WriterConfig {
                 tree,
-                origin: site.cluster.tag(),
+                origin,
                 incarnation: storage.manifest().incarnation,
                 partitions,
                 limits,
