@@ -4,28 +4,27 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use tidewire_core::feed::{Cursor, FeedOptions, FeedSource};
 use tidewire_core::id::Lsn;
 use tidewire_core::record::Group;
 use tidewire_core::tree::Tree;
-use tidewire_core::wal::file::ReadBuffers;
-use tidewire_core::wal::{Filter, Selection, WalStorage};
+use tidewire_core::wal::file::{LogReader, LogSelector};
+use tidewire_core::wal::{Filter, WalStorage};
 
 use crate::engines::TideLog;
 use crate::failure::Outcome;
 use crate::perform::segments;
 use crate::turn::{Figures, Reading};
 
-/// Bytes of one read: what the feed asks for.
+/// Bytes of one bare read: what the feed asks for.
 const READ_BYTES: usize = 512 << 10;
 
 /// Parses the header of every record; the checksums were compared when the group was read.
-fn count(groups: &[Arc<Group>]) -> Outcome<u64> {
+fn count(groups: &[impl AsRef<Group>]) -> Outcome<u64> {
     let mut records = 0;
-    for framed in groups.iter().flat_map(|group| group.blocks()) {
+    for framed in groups.iter().flat_map(|group| group.as_ref().blocks()) {
         for record in framed.block.records() {
             std::hint::black_box(record?.value);
             records += 1;
@@ -34,25 +33,35 @@ fn count(groups: &[Arc<Group>]) -> Outcome<u64> {
     Ok(records)
 }
 
+/// One key in a hundred begins so.
+fn one_in_a_hundred() -> Filter {
+    Filter::all().prefix("f")
+}
+
 fn figures(records: u64, began: Instant) -> Figures {
     Figures { records, seconds: began.elapsed().as_secs_f64(), ..Figures::default() }
 }
 
-/// The log alone, stretch after stretch on one thread.
+/// The log alone.
 pub async fn log(log: &TideLog, how: Reading) -> Outcome<Figures> {
     let storage = log.storage().clone();
-    let task = tokio::task::spawn_blocking(move || {
-        let (began, buffers, filter) = (Instant::now(), ReadBuffers::default(), Filter::all().prefix("f"));
+    // On a worker, as followers run.
+    let task = tokio::spawn(async move {
+        let began = Instant::now();
         let (end, mut at, mut records) = (storage.bounds().next, Lsn::ZERO, 0);
-        while at < end {
-            let until = storage.stride(at, READ_BYTES);
-            if how == Reading::Filtered {
-                let selection = storage.select((at, until), &filter, &buffers)?;
-                records += touch(&selection);
+        if how == Reading::Filtered {
+            let mut reader = LogSelector::new(storage, one_in_a_hundred());
+            while at < end {
+                let Some(selection) = reader.next(at, end).await? else { break };
+                records += selection.iter().map(|one| std::hint::black_box(one.record.value)).count() as u64;
                 at = selection.next();
-            } else {
-                records += count(&storage.read_stride(at, until, &buffers)?)?;
-                at = until;
+            }
+        } else {
+            let mut reader = LogReader::new(storage);
+            while at < end {
+                let groups = reader.next(at, end).await?;
+                records += count(&groups)?;
+                at = groups.last().map_or(end, |last| last.next_lsn());
             }
         }
         Outcome::Ok(figures(records, began))
@@ -60,7 +69,7 @@ pub async fn log(log: &TideLog, how: Reading) -> Outcome<Figures> {
     task.await?
 }
 
-/// The feed of a tree, as followers read it.
+/// The feed of a tree.
 pub async fn tree(tree: &Tree, how: Reading) -> Outcome<Figures> {
     let tree = tree.clone();
     let task = tokio::spawn(async move {
@@ -68,9 +77,11 @@ pub async fn tree(tree: &Tree, how: Reading) -> Outcome<Figures> {
         let start = Cursor { incarnation: tree.identity().incarnation, lsn: Lsn::ZERO };
         let (end, mut records) = (tree.bounds().next, 0);
         if how == Reading::Filtered {
-            let mut feed = tree.feed_with(start, FeedOptions { filter: Filter::all().prefix("f") });
+            let mut feed = tree.feed_with(start, FeedOptions { filter: one_in_a_hundred() });
             while feed.cursor().lsn < end {
-                records += touch(feed.next().await?.selection());
+                let batch = feed.next().await?;
+                let wanted = batch.selection().iter();
+                records += wanted.map(|one| std::hint::black_box(one.record.value)).count() as u64;
             }
         } else {
             let mut feed = tree.feed(start);
@@ -81,11 +92,6 @@ pub async fn tree(tree: &Tree, how: Reading) -> Outcome<Figures> {
         Outcome::Ok(figures(records, began))
     });
     task.await?
-}
-
-/// Looks at what was selected.
-fn touch(selection: &Selection) -> u64 {
-    selection.iter().map(|selected| std::hint::black_box(selected.record.value)).count() as u64
 }
 
 /// The bytes of the log's files, nothing looked at.
