@@ -83,6 +83,7 @@ impl FeedReader for TreeReader {
                 let said = format!("the log ends at {}, and {end} is applied", self.cursor.lsn);
                 return Err(FeedError::Failed(Error::new(ErrorKind::Corrupt, said)));
             }
+            self.disk.rest();
             self.moved.changed().await;
         }
     }

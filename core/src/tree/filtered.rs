@@ -141,6 +141,7 @@ impl FilteredFeed {
                 self.cursor = Cursor { lsn: selection.next(), ..start };
                 return Ok(FilteredBatch::new(selection, start, self.cursor));
             }
+            self.disk.rest();
             self.moved.changed().await;
         }
     }

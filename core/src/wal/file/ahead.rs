@@ -81,7 +81,8 @@ impl<T: Send + 'static> ReadAhead<T> {
 pub struct LogReader {
     storage: Arc<FileStorage>,
     ahead: ReadAhead<Vec<Arc<Group>>>,
-    buffers: ReadBuffers,
+    /// None while what follows comes from elsewhere.
+    buffers: Option<ReadBuffers>,
 }
 
 impl std::fmt::Debug for LogReader {
@@ -93,7 +94,7 @@ impl std::fmt::Debug for LogReader {
 impl LogReader {
     /// A reader of a log.
     pub fn new(storage: Arc<FileStorage>) -> Self {
-        Self { storage, ahead: ReadAhead::default(), buffers: ReadBuffers::default() }
+        Self { storage, ahead: ReadAhead::default(), buffers: None }
     }
 
     /// Whole groups from the first that reaches beyond `from`, checksums verified; none if the log ends there. When the
@@ -103,6 +104,7 @@ impl LogReader {
     /// As [`read`](crate::wal::WalStorage::read).
     pub async fn next(&mut self, from: Lsn, end: Lsn) -> Result<Vec<Arc<Group>>, StorageError> {
         let Self { storage, ahead, buffers } = self;
+        let buffers = &*buffers.get_or_insert_default();
         let begin = |from, until| {
             let (storage, buffers) = (storage.clone(), buffers.clone());
             storage.tasks.clone().begin_blocking(move || storage.read_stride(from, until, &buffers))
@@ -111,10 +113,10 @@ impl LogReader {
         read.map(Option::unwrap_or_default)
     }
 
-    /// Lets go of its memory: what follows comes from elsewhere.
+    /// Lets go of its memory, until the next call: what follows comes from elsewhere, or not yet.
     pub fn rest(&mut self) {
         self.ahead.clear();
-        self.buffers.clear();
+        self.buffers = None;
     }
 }
 
@@ -123,7 +125,8 @@ pub struct LogSelector {
     storage: Arc<FileStorage>,
     filter: Arc<Filter>,
     ahead: ReadAhead<Selection>,
-    buffers: ReadBuffers,
+    /// None while what follows comes from elsewhere.
+    buffers: Option<ReadBuffers>,
 }
 
 impl std::fmt::Debug for LogSelector {
@@ -135,12 +138,7 @@ impl std::fmt::Debug for LogSelector {
 impl LogSelector {
     /// A filtered reader of a log.
     pub fn new(storage: Arc<FileStorage>, filter: Filter) -> Self {
-        Self {
-            storage,
-            filter: Arc::new(filter),
-            ahead: ReadAhead::default(),
-            buffers: ReadBuffers::default(),
-        }
+        Self { storage, filter: Arc::new(filter), ahead: ReadAhead::default(), buffers: None }
     }
 
     /// What is wanted.
@@ -155,6 +153,7 @@ impl LogSelector {
     /// As [`read`](crate::wal::WalStorage::read).
     pub async fn next(&mut self, from: Lsn, end: Lsn) -> Result<Option<Selection>, StorageError> {
         let Self { storage, filter, ahead, buffers } = self;
+        let buffers = &*buffers.get_or_insert_default();
         let begin = |from, until: Lsn| {
             let (storage, buffers, filter) = (storage.clone(), buffers.clone(), filter.clone());
             let tasks = storage.tasks.clone();
@@ -163,9 +162,9 @@ impl LogSelector {
         ahead.next(storage, (from, end), SELECTED_BYTES, begin).await
     }
 
-    /// Lets go of its memory: what follows comes from elsewhere.
+    /// Lets go of its memory, until the next call: what follows comes from elsewhere, or not yet.
     pub fn rest(&mut self) {
         self.ahead.clear();
-        self.buffers.clear();
+        self.buffers = None;
     }
 }

@@ -11,6 +11,8 @@ use crate::disk::DiskFile;
 use crate::record::{FRAME_BYTES, Frame};
 
 const MAGIC: &[u8; 4] = b"TWF1";
+/// Bytes of a checksum, at the end of a block.
+const CRC_BYTES: usize = 4;
 
 /// The bytes of a file from a place to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +90,14 @@ fn find_frame(
             None => {}
         }
         let Ok(frame) = Frame::parse_header(&head) else { continue };
-        let mut crc = [0; 4];
-        let crc_at = place + FRAME_BYTES as u64 + u64::from(frame.length) - crc.len() as u64;
-        if file.read_at(&mut crc, crc_at)? == crc.len() && Frame::belongs(&head, &crc, seed) && wanted(&frame)
-        {
+        let mut crc = [0; CRC_BYTES];
+        let at = start + FRAME_BYTES - CRC_BYTES + frame.length as usize;
+        match slice.get(at..at + CRC_BYTES) {
+            Some(inside) => crc.copy_from_slice(inside),
+            None if file.read_at(&mut crc, base + at as u64)? < CRC_BYTES => continue,
+            None => {}
+        }
+        if Frame::belongs(&head, &crc, seed) && wanted(&frame) {
             return Ok(Some(place));
         }
     }

@@ -1,11 +1,11 @@
 //! Logs at rest: what a look says of them, and what a cut leaves.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::rig::{DIR, Rig};
-use crate::disk::{Disk, MemDisk, OpenMode};
+use crate::disk::{DirLock, Disk, DiskFile, MemDisk, OpenMode, read_whole};
 use crate::error::StorageErrorKind;
 use crate::wal::WalStorage;
 use crate::wal::file::{Checkup, LogFiles};
@@ -66,6 +66,62 @@ async fn a_trimmed_log_with_used_files_is_whole_too() {
     assert_eq!(checkup.records(), bounds.records);
     assert!(checkup.segments.iter().any(|segment| segment.recycled), "a file was used again");
     assert_eq!(at_rest(&disk).trimmed_to(), Some(bounds.first));
+}
+
+#[test]
+fn a_look_at_a_log_opens_nothing_for_writing_and_changes_no_byte() {
+    let (disk, _) = filled(12);
+    let bytes = |disk: &MemDisk| -> Vec<Vec<u8>> {
+        let names = disk.list(Path::new(DIR)).expect("listed");
+        names.iter().map(|name| read_whole(disk, &Path::new(DIR).join(name)).expect("read")).collect()
+    };
+    let before = bytes(&disk);
+    let watched = ReadOnly(disk.clone());
+    let log = LogFiles::open(Arc::new(watched), Path::new(DIR)).expect("a log");
+    assert_eq!(log.check(&mut |_, _| {}).expect("files can be read").damage, None);
+    assert_eq!(bytes(&disk), before);
+}
+
+/// A disk that nobody may write to.
+struct ReadOnly(MemDisk);
+
+impl Disk for ReadOnly {
+    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+        panic!("creates a directory")
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        assert_eq!(mode, OpenMode::Read, "{}", path.display());
+        self.0.open(path, mode)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        panic!("renames")
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        panic!("removes")
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        panic!("syncs")
+    }
+
+    fn lock(&self, _: &Path) -> io::Result<DirLock> {
+        panic!("locks")
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<Option<u64>> {
+        self.0.available(dir)
+    }
 }
 
 #[test]
