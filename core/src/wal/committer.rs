@@ -134,18 +134,20 @@ impl Committer {
         shared.changed.notify_waiters();
     }
 
-    /// Waits a moment for as many records as the last group had, if that was more than one: then one sync serves all.
+    /// Waits a moment for as many records as the last group had, if that was more than one: then one sync serves all. The
+    /// moment begins with the first of them: those who were woken together come together.
     fn wait_for_company(&self) {
         let started = Instant::now();
         loop {
-            {
+            let since = {
                 let state = self.shared.state.lock();
                 let wanted = state.company > 1 && state.pending.records() < state.company;
                 if !wanted || !state.flights.is_empty() || state.repair.is_some() || state.stopping {
                     return;
                 }
-            }
-            if started.elapsed() >= self.shared.limits.linger {
+                if state.pending.is_empty() { started } else { state.pending.opened().max(started) }
+            };
+            if since.elapsed() >= self.shared.limits.linger {
                 return;
             }
             std::thread::yield_now();
