@@ -129,7 +129,7 @@ fn decode_block(bytes: &[u8]) -> Result<(), String> {
     Decoder::said(read)
 }
 
-fn seal_block(bytes: &mut Vec<u8>) {
+fn seal_block(bytes: &mut [u8]) {
     if let Ok(length) = u32::try_from(bytes.len())
         && let Some(place) = bytes.get_mut(16..20)
     {
@@ -147,12 +147,13 @@ fn decode_frame(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-fn seal_frame(bytes: &mut Vec<u8>) {
-    let Some(length) = bytes.len().checked_sub(FRAME_BYTES).filter(|length| *length >= 4) else { return };
-    let mut block = bytes.split_off(FRAME_BYTES);
-    seal_block(&mut block);
-    bytes[20..24].copy_from_slice(&u32::try_from(length).expect("small").to_le_bytes());
-    let crc = checksum(SEED, &[&bytes[..44], &block[block.len() - 4..]]);
-    bytes[44..48].copy_from_slice(&crc.to_le_bytes());
-    bytes.extend_from_slice(&block);
+fn seal_frame(bytes: &mut [u8]) {
+    let Some((head, block)) = bytes.split_at_mut_checked(FRAME_BYTES).filter(|(_, block)| block.len() >= 4)
+    else {
+        return;
+    };
+    seal_block(block);
+    head[20..24].copy_from_slice(&u32::try_from(block.len()).expect("small").to_le_bytes());
+    let crc = checksum(SEED, &[&head[..44], &block[block.len() - 4..]]);
+    head[44..48].copy_from_slice(&crc.to_le_bytes());
 }

@@ -10,7 +10,7 @@ pub struct Decoder {
     /// Reads all of the bytes, down to the last field.
     pub decode: fn(&[u8]) -> Result<(), String>,
     /// Makes the checksum of changed bytes right again, so that what is behind it is reached. None where there is none.
-    pub seal: Option<fn(&mut Vec<u8>)>,
+    pub seal: Option<fn(&mut [u8])>,
     /// Bytes of memory that decoding may take for each byte of input, besides `fixed_bytes`.
     pub bytes_per_byte: usize,
     /// Bytes of memory that decoding may take whatever the input: texts of errors, small tables, buffers.

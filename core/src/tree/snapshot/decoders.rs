@@ -83,7 +83,7 @@ fn decode_header(bytes: &[u8]) -> Result<(), FormatError> {
     SnapshotHeader::decode(bytes).map(drop)
 }
 
-fn seal_header(bytes: &mut Vec<u8>) {
+fn seal_header(bytes: &mut [u8]) {
     if let Ok(length) = u32::try_from(bytes.len())
         && let Some(place) = bytes.get_mut(8..12)
     {
@@ -124,7 +124,7 @@ fn decode_chunk(bytes: &[u8]) -> Result<(), FormatError> {
     Ok(())
 }
 
-fn seal_chunk(bytes: &mut Vec<u8>) {
+fn seal_chunk(bytes: &mut [u8]) {
     Decoder::seal_end(bytes, |body| checksum(super::chunk::seed(INCARNATION, 0), &[body]));
 }
 

@@ -34,7 +34,7 @@ impl View {
             let end = record.mutation.end_key.clone().expect("a range has an end");
             // Between two ends of ranges every key has the same fate.
             let ends = self.ranges.iter().flat_map(|(from, to, _)| [from, to]);
-            let ends = ends.filter(|at| &key <= *at && *at < &end);
+            let ends = ends.filter(|at| key <= **at && **at < end);
             if ends.chain([&key]).all(|at| self.is_cut(at, version)) {
                 self.losers.insert(record.lsn);
             }

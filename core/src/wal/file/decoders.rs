@@ -183,7 +183,7 @@ fn decode_group(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-fn seal_footer(bytes: &mut Vec<u8>) {
+fn seal_footer(bytes: &mut [u8]) {
     if let Ok(length) = u32::try_from(bytes.len())
         && let Some(place) = bytes.get_mut(8..12)
     {
