@@ -5,6 +5,11 @@
 //! everything it was told, and of the one write behind that all or nothing. Segments are so small that they roll over,
 //! are trimmed and used again; snapshots are written all the time.
 #![expect(clippy::disallowed_methods, reason = "real processes and files in real time")]
+#![expect(
+    clippy::print_stdout,
+    clippy::panic,
+    reason = "a child says what it was told, and nobody may forget it"
+)]
 
 use std::collections::BTreeMap;
 use std::fs::File;
