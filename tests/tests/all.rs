@@ -9,6 +9,7 @@ mod effective;
 mod gaps;
 mod golden;
 mod kills;
+mod minutes;
 mod no_loops;
 mod ranges;
 mod relay;
