@@ -12,8 +12,8 @@ use tidewire_core::error::Error;
 use tidewire_core::id::{ClusterId, OriginTag};
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::pages::Page;
-use tidewire_core::tree::{ApplyTarget, Progress, TreeIdentity};
-use tokio::sync::mpsc;
+use tidewire_core::tree::{ApplyTarget, Imported, Progress, Staging, TreeIdentity};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,7 @@ use crate::gate::{Batch, Gate, Waiting, page_cost};
 use crate::metrics::{ApplierMetrics, OriginMetrics};
 use crate::port::{Ending, Port};
 use crate::refusal::RefusalKind;
+use crate::seeding::{Import, Shown};
 use crate::session::Heartbeat;
 use crate::settings::{INBOX, RECHECK, RETRY, Settings};
 use tidewire_core::latest::{Follower, Latest};
@@ -37,6 +38,7 @@ pub(crate) enum Input {
 enum Message {
     From(Arc<Port>, Input),
     Forget(Vec<OriginTag>),
+    Import(Import),
 }
 
 /// How things stand after a round of the applier.
@@ -50,6 +52,8 @@ pub(crate) struct View {
     pub(crate) stalled: Option<Arc<str>>,
     /// The tree takes nothing any more.
     pub(crate) closed: bool,
+    /// How many seeds it has taken: a session from before one does not know where the tree stands.
+    pub(crate) seeds: u64,
 }
 
 impl View {
@@ -69,6 +73,7 @@ struct Shared {
     inbox: mpsc::Sender<Message>,
     view: Latest<Arc<View>>,
     stop: CancellationToken,
+    seed: Shown,
 }
 
 /// The applier of one tree. Cheap to clone; clones are the same applier.
@@ -105,14 +110,18 @@ impl Applier {
             inbox,
             view: Latest::new(Arc::new(view)),
             stop: tasks.stop_token().child_token(),
+            seed: Shown::default(),
             identity,
         });
         let identity = &shared.identity;
+        metrics.show_seeds(&identity.tree);
         let runner = Runner {
             gate: Gate::new(identity.partitions, identity.consistency),
             shared: shared.clone(),
             messages,
             stalled: None,
+            import: None,
+            seeds: 0,
         };
         tasks.spawn(format!("apply {}", identity.tree), runner.run());
         Ok(Self(shared))
@@ -189,6 +198,26 @@ impl Applier {
         true
     }
 
+    /// Has a whole seed joined with the tree, between two rounds. None: the applier has ended.
+    pub(crate) async fn import(
+        &self,
+        staging: Box<dyn Staging>,
+    ) -> Option<oneshot::Receiver<Result<Imported, Error>>> {
+        let (answer, answered) = oneshot::channel();
+        self.0.inbox.send(Message::Import(Import { staging, answer })).await.ok()?;
+        Some(answered)
+    }
+
+    /// Shows whose seed comes in.
+    pub(crate) fn show_seed(&self, seed: Option<(ClusterId, u64)>) {
+        *self.0.seed.lock() = seed;
+    }
+
+    /// Whose seed comes in, and how many bytes have come, if one does.
+    pub fn seed(&self) -> Option<(ClusterId, u64)> {
+        self.0.seed.lock().clone()
+    }
+
     /// Drops what waits of origins that no session brings any more.
     pub(crate) async fn forget(&self, origins: Vec<OriginTag>) {
         // An applier that has ended holds nothing.
@@ -201,6 +230,8 @@ struct Runner {
     gate: Gate,
     messages: mpsc::Receiver<Message>,
     stalled: Option<Arc<str>>,
+    import: Option<Import>,
+    seeds: u64,
 }
 
 impl Runner {
@@ -227,6 +258,11 @@ impl Runner {
         loop {
             while let Ok(message) = self.messages.try_recv() {
                 self.take(message);
+            }
+            if let Some(import) = self.import.take()
+                && !self.import(import).await
+            {
+                return false;
             }
             let frontier = self.shared.target.progress().frontier;
             let batch = self.gate.take(&frontier, self.shared.settings.apply_bytes);
@@ -267,14 +303,38 @@ impl Runner {
         }
     }
 
+    /// Has a seed joined with the tree. What waited of any origin is forgotten: links begin anew from where the tree
+    /// stands then. False: the tree takes nothing any more.
+    async fn import(&mut self, import: Import) -> bool {
+        let Import { staging, answer } = import;
+        let imported = tokio::select! { biased;
+            () = self.shared.stop.cancelled() => return false,
+            imported = staging.import() => imported,
+        };
+        if let Ok(imported) = &imported {
+            let identity = &self.shared.identity;
+            self.gate = Gate::new(identity.partitions, identity.consistency);
+            self.seeds += 1;
+            self.shared.metrics.seeded(&identity.tree, imported);
+            self.publish(false);
+        }
+        // The link may have ended meanwhile.
+        let _gone = answer.send(imported);
+        true
+    }
+
     fn take(&mut self, message: Message) {
         let (port, input) = match message {
+            Message::Import(import) => {
+                self.import = Some(import);
+                return;
+            }
             Message::Forget(origins) => {
                 return origins.into_iter().for_each(|origin| self.gate.forget(origin));
             }
             Message::From(port, input) => (port, input),
         };
-        if port.has_ended() {
+        if port.has_ended() || !port.is_of(self.seeds) {
             return;
         }
         let applied = self.shared.target.progress();
@@ -339,7 +399,7 @@ impl Runner {
             metrics.frontier(&identity.tree, &identity.cluster).set(own);
         }
         let stalled = self.stalled.clone();
-        self.shared.view.set(Arc::new(View { progress, waiting, stalled, closed }));
+        self.shared.view.set(Arc::new(View { progress, waiting, stalled, closed, seeds: self.seeds }));
     }
 }
 

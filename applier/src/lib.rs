@@ -49,6 +49,7 @@ mod metrics;
 mod origin;
 mod port;
 mod refusal;
+mod seeding;
 mod server;
 mod session;
 mod settings;

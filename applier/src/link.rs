@@ -31,7 +31,7 @@ pub(crate) struct Admission {
 }
 
 /// Why a session is over.
-enum End {
+pub(crate) enum End {
     /// This side has something to say.
     Here(Ending),
     /// The far side ended it, or the link broke: nobody listens any more.
@@ -94,6 +94,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
     }
     let mut view = applier.view();
     let now = view.get();
+    port.stands_behind(now.seeds);
     let credit = applier.credit(peer, &now).min(applier.settings().initial_credit_bytes);
     let identity = applier.identity();
     let welcome = wire::Welcome {
@@ -107,15 +108,29 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         credit_bytes: credit,
         forwarded: taken,
         not_forwarded: refused,
+        snapshot: server.snapshot_request(&applier, &caller, &origins),
     };
     let terms = Terms { me: identity.origin(), peer: peer.clone(), origins, partitions: identity.partitions };
     let said = Standing { credit, ..standing(&applier, &port, &now) };
-    let session = Session::new(session, terms, applier.settings(), said);
+    let mut session = Session::new(session, terms, applier.settings(), said);
+    if welcome.snapshot.is_some() {
+        session.open_to_seed();
+    }
     tracing::info!(%tree, %peer, session = %port.number, remote = link.remote, "link opened");
     let stop = server.stop.clone();
     let Link { sender, receiver, .. } = link;
-    let mut running =
-        Running { sender, receiver, applier, slot, port, session, view, stop, said_at: Instant::now() };
+    let mut running = Running {
+        sender,
+        receiver,
+        applier,
+        slot,
+        port,
+        session,
+        view,
+        stop,
+        said_at: Instant::now(),
+        seeds: now.seeds,
+    };
     let end = match running.send(Frame::new(running.port.number.get(), Body::Welcome(welcome))).await {
         Ok(()) => running.run().await,
         Err(end) => end,
@@ -156,15 +171,17 @@ async fn enroll_forwarded(
 }
 
 /// A session with its link.
-struct Running {
+pub(crate) struct Running {
     sender: Box<dyn LinkSender>,
-    receiver: Box<dyn LinkReceiver>,
-    applier: Applier,
+    pub(crate) receiver: Box<dyn LinkReceiver>,
+    pub(crate) applier: Applier,
     slot: Arc<Slot>,
-    port: Arc<Port>,
-    session: Session,
+    pub(crate) port: Arc<Port>,
+    pub(crate) session: Session,
     view: Follower<Arc<View>>,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
+    /// How many seeds the tree had taken when the session began.
+    seeds: u64,
     /// When the last acknowledgement was sent.
     said_at: Instant,
 }
@@ -174,14 +191,19 @@ struct Running {
 struct Pending {
     page: Option<Page>,
     input: Option<Input>,
+    /// A seed has begun.
+    seed: Option<Vec<(ClusterId, Incarnation)>>,
 }
 
-const SHUTTING_DOWN: End = End::Here(Ending::Goodbye("shutting down"));
+pub(crate) const SHUTTING_DOWN: End = End::Here(Ending::Goodbye("shutting down"));
 
 impl Running {
     async fn run(&mut self) -> End {
         let mut pending = Pending::default();
         loop {
+            if let Some(origins) = pending.seed.take() {
+                return self.take_seed(origins).await;
+            }
             let (waits, owes) = (pending.page.is_some() || pending.input.is_some(), self.owes());
             tokio::select! { biased;
                 () = self.stop.cancelled() => return SHUTTING_DOWN,
@@ -227,16 +249,17 @@ impl Running {
             End::Here(Ending::Refused(refusal))
         })?;
         match event {
-            Event::Nothing => Ok(Pending::default()),
+            Event::Nothing | Event::SeedBytes(_) | Event::SeedEnd => Ok(Pending::default()),
+            Event::SeedBegin(origins) => Ok(Pending { seed: Some(origins), ..Pending::default() }),
             Event::Goodbye(reason) => Err(End::There(reason)),
             Event::Page(page) => {
                 self.slot.reaches(page.origin, &page.through, true);
-                Ok(Pending { page: Some(page), input: None })
+                Ok(Pending { page: Some(page), ..Pending::default() })
             }
             Event::Heartbeat(heartbeat) => {
                 self.slot.reaches(heartbeat.origin, &heartbeat.tails, false);
                 self.slot.progress(&self.applier.view().get());
-                Ok(Pending { page: None, input: Some(Input::Heartbeat(heartbeat)) })
+                Ok(Pending { input: Some(Input::Heartbeat(heartbeat)), ..Pending::default() })
             }
         }
     }
@@ -247,6 +270,9 @@ impl Running {
         if view.closed {
             return Err(SHUTTING_DOWN);
         }
+        if view.seeds != self.seeds {
+            return Err(End::Here(Ending::Goodbye("the tree was seeded from a snapshot")));
+        }
         match self.session.acknowledge(standing(&self.applier, &self.port, &view), repeat) {
             Some(ack) => {
                 self.said_at = Instant::now();
@@ -256,7 +282,7 @@ impl Running {
         }
     }
 
-    async fn send(&mut self, frame: Frame) -> Result<(), End> {
+    pub(crate) async fn send(&mut self, frame: Frame) -> Result<(), End> {
         tokio::select! { biased;
             () = self.stop.cancelled() => Err(SHUTTING_DOWN),
             ending = self.port.ended() => Err(End::Here(ending)),

@@ -5,6 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tidewire_core::id::{ClusterId, TreeName};
 use tidewire_core::metrics::{Labels, Metrics};
+use tidewire_core::tree::Imported;
 
 /// The families of the receiving side. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -16,6 +17,9 @@ pub struct ApplierMetrics {
     two_copies: Family<Labels, Counter>,
     held: Family<Labels, Gauge>,
     frontier: Family<Labels, Gauge>,
+    seeds: Family<Labels, Counter>,
+    seed_rows: Family<Labels, Counter>,
+    seed_bytes: Family<Labels, Counter>,
 }
 
 /// The series of one origin in one tree.
@@ -57,7 +61,28 @@ impl ApplierMetrics {
                 .gauges("tidewire_held_bytes", "Bytes that wait for writes of other clusters they depend on"),
             frontier: metrics
                 .gauges("tidewire_frontier_hlc_ms", "Up to which millisecond an origin is complete here"),
+            seeds: metrics.counters("tidewire_reseeds", "Snapshots of peers that were taken over"),
+            seed_rows: metrics.counters("tidewire_reseed_rows", "Rows of the snapshots that were taken over"),
+            seed_bytes: metrics
+                .counters("tidewire_reseed_bytes", "Bytes of the snapshots that were taken over"),
         }
+    }
+
+    /// The series of the seeds of a tree, at zero if they are new.
+    pub(crate) fn show_seeds(&self, tree: &TreeName) {
+        self.seeded_by(tree, 0, 0, 0);
+    }
+
+    /// A seed was taken over.
+    pub(crate) fn seeded(&self, tree: &TreeName, imported: &Imported) {
+        self.seeded_by(tree, 1, imported.rows, imported.bytes);
+    }
+
+    fn seeded_by(&self, tree: &TreeName, seeds: u64, rows: u64, bytes: u64) {
+        let labels: Labels = vec![("tree", tree.to_string())];
+        self.seeds.get_or_create(&labels).inc_by(seeds);
+        self.seed_rows.get_or_create(&labels).inc_by(rows);
+        self.seed_bytes.get_or_create(&labels).inc_by(bytes);
     }
 
     /// The series of an origin in a tree, at zero if they are new.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidewire_core::id::{ClusterId, Incarnation, OriginTag, SessionNumber};
 use tokio::sync::watch;
@@ -23,18 +24,37 @@ pub(crate) struct Port {
     pub(crate) number: SessionNumber,
     pub(crate) peer: ClusterId,
     origins: OnceLock<BTreeMap<OriginTag, (ClusterId, Incarnation)>>,
+    /// How many seeds the tree had taken when the session was told where it stands.
+    seeds: AtomicU64,
     ending: watch::Sender<Option<Ending>>,
 }
 
 impl Port {
     pub(crate) fn new(number: SessionNumber, peer: ClusterId) -> Self {
-        Self { number, peer, origins: OnceLock::new(), ending: watch::Sender::new(None) }
+        Self {
+            number,
+            peer,
+            origins: OnceLock::new(),
+            seeds: AtomicU64::new(0),
+            ending: watch::Sender::new(None),
+        }
     }
 
     /// Says whose records the link carries, once.
     pub(crate) fn carry(&self, origins: BTreeMap<OriginTag, (ClusterId, Incarnation)>) {
         // A second answer would be another session, which has a port of its own.
         let _first = self.origins.set(origins);
+    }
+
+    /// Says how many seeds the tree had taken when the session was told where it stands.
+    pub(crate) fn stands_behind(&self, seeds: u64) {
+        self.seeds.store(seeds, Ordering::Relaxed);
+    }
+
+    /// Whether the session counts from where the tree stands after so many seeds. What came before the last one was
+    /// dropped, so an older session's run is broken.
+    pub(crate) fn is_of(&self, seeds: u64) -> bool {
+        self.seeds.load(Ordering::Relaxed) == seeds
     }
 
     /// Whose records the link carries, by tag; nobody's before that is known.

@@ -38,6 +38,8 @@ pub(crate) enum RefusalKind {
     Malformed,
     /// The log here cannot be written now.
     Unavailable,
+    /// A seed comes in over another link.
+    Busy,
 }
 
 impl RefusalKind {
@@ -59,6 +61,7 @@ impl RefusalKind {
             Self::TooLarge => "too_large",
             Self::Malformed => "malformed",
             Self::Unavailable => "unavailable",
+            Self::Busy => "busy",
         }
     }
 
@@ -70,7 +73,8 @@ impl RefusalKind {
             | Self::Gap
             | Self::Checksum
             | Self::ClockSkew
-            | Self::Unavailable => true,
+            | Self::Unavailable
+            | Self::Busy => true,
             Self::Protocol
             | Self::Partitions
             | Self::MergeMode

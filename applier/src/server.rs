@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidewire_core::id::{BootId, ClusterId, OriginTag, SessionNumber, TreeName};
+use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, SessionNumber, TreeName};
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::{Link, Listener, wire};
 use tokio::sync::Semaphore;
@@ -141,6 +141,14 @@ impl Server {
         }
     }
 
+    /// Ends every session on a tree in order, so that each begins anew with what the tree says then.
+    pub fn restart_links(&self, tree: &TreeName) {
+        let state = self.inner.state.lock();
+        for slot in state.peers.values().filter_map(|peer| peer.slots.get(tree)) {
+            slot.end(Ending::Goodbye("the tree asks for a snapshot"));
+        }
+    }
+
     /// Takes a peer off the list: its sessions end, and what waits of its writes and of what it forwarded is dropped, not
     /// acknowledged, unless another peer brings the same. Also clears what was noted against it.
     pub async fn remove(&self, peer: &ClusterId) {
@@ -211,6 +219,29 @@ impl Inner {
         *sessions += 1;
         let port = Arc::new(Port::new(SessionNumber::new(*sessions), caller.peer.clone()));
         Ok(Admission { caller, applier, slot, port })
+    }
+
+    /// When a caller is to send a snapshot instead of pages: when its log lacks what the tree needs of the caller's own
+    /// writes, or of writes that come here over relays alone now. Not while another one comes in.
+    pub(crate) fn snapshot_request(
+        &self,
+        applier: &Applier,
+        caller: &Caller,
+        carried: &BTreeMap<OriginTag, (ClusterId, Incarnation)>,
+    ) -> Option<wire::SnapshotRequest> {
+        if !applier.target().takes_seeds() || applier.seed().is_some() {
+            return None;
+        }
+        let wish = applier.target().seed_wish();
+        let now = wish.is_some_and(|wish| wish.from.is_none_or(|from| from == caller.peer));
+        let state = self.state.lock();
+        let linked = |name: &ClusterId| {
+            let slot = state.peers.get(name).and_then(|peer| peer.slots.get(&caller.tree));
+            slot.is_some_and(|slot| slot.is_live())
+        };
+        let here = |name: &ClusterId| *name == caller.peer || !linked(name);
+        let origins = carried.iter().filter(|(_, (name, _))| here(name)).map(|(origin, _)| origin.get());
+        Some(wire::SnapshotRequest { now, origins: origins.collect() })
     }
 
     /// Lets a caller in whose log the tree knows now. Much may have changed since it was admitted.

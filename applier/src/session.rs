@@ -8,13 +8,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidewire_core::causal::{OriginMarks, VersionVector, Watermarks};
 use tidewire_core::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId, SessionNumber};
-use tidewire_core::limits::MAX_GROUP_FRAMES;
+use tidewire_core::limits::{MAX_GROUP_FRAMES, MAX_KNOWN_CLUSTERS};
 use tidewire_core::record::{Block, FormatError, Kind};
 use tidewire_core::transport::marks::{decode_offsets, encode_origin, encode_vector};
 use tidewire_core::transport::pages::{Assembler, Page};
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
+use tidewire_core::tree::SEED_PIECE_BYTES;
 
 use crate::refusal::{Refusal, RefusalKind};
 use crate::settings::Settings;
@@ -54,6 +56,12 @@ pub(crate) enum Event {
     Page(Page),
     /// A promise, checked.
     Heartbeat(Heartbeat),
+    /// A seed begins; it may name these origins.
+    SeedBegin(Vec<(ClusterId, Incarnation)>),
+    /// The next bytes of it.
+    SeedBytes(Bytes),
+    /// It is whole.
+    SeedEnd,
     /// The far side ends the session.
     Goodbye(String),
 }
@@ -81,6 +89,18 @@ pub(crate) struct Session {
     said_marks: BTreeMap<OriginTag, OriginMarks>,
     said_frontier: VersionVector,
     said_room: (u64, u64),
+    seed: Seed,
+}
+
+/// How far a session is with a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seed {
+    /// None may come.
+    Closed,
+    /// One may come, before anything else.
+    Open,
+    /// So many bytes have come, and so many are acknowledged.
+    Coming { bytes: u64, acknowledged: u64 },
 }
 
 /// How far an HLC is ahead of the wall clock, if that is too far.
@@ -101,8 +121,14 @@ impl Session {
                 .collect(),
             said_frontier: said.frontier.clone(),
             said_room: (said.credit, said.held),
+            seed: Seed::Closed,
             terms,
         }
+    }
+
+    /// A seed may come, as the Welcome has said.
+    pub(crate) fn open_to_seed(&mut self) {
+        self.seed = Seed::Open;
     }
 
     /// Takes a frame.
@@ -113,8 +139,13 @@ impl Session {
         if frame.session != self.number.get() {
             return Ok(Event::Nothing);
         }
+        if let Seed::Coming { .. } = self.seed {
+            return self.receive_seed(frame.body);
+        }
         match frame.body {
+            Some(Body::SnapshotBegin(begin)) if self.seed == Seed::Open => self.begin_seed(&begin),
             Some(Body::Page(part)) => {
+                self.seed = Seed::Closed;
                 let id = PageId::new(part.page_id);
                 self.receive_part(part, skew).map_err(|refusal| refusal.of_page(id))
             }
@@ -122,6 +153,52 @@ impl Session {
             Some(Body::Goodbye(goodbye)) => Ok(Event::Goodbye(goodbye.reason)),
             _ => Err(malformed("a shipper sends nothing but pages, heartbeats and goodbye after its hello")),
         }
+    }
+
+    fn begin_seed(&mut self, begin: &wire::SnapshotBegin) -> Result<Event, Refusal> {
+        if begin.origins.len() > MAX_KNOWN_CLUSTERS {
+            return Err(malformed("a snapshot that names more origins than can be known"));
+        }
+        let name = |origin: &wire::ForwardedOrigin| {
+            let name = ClusterId::new(&origin.name).map_err(malformed)?;
+            Ok((name, Incarnation::new(origin.incarnation)))
+        };
+        let origins = begin.origins.iter().map(name).collect::<Result<_, Refusal>>()?;
+        self.seed = Seed::Coming { bytes: 0, acknowledged: 0 };
+        Ok(Event::SeedBegin(origins))
+    }
+
+    fn receive_seed(&mut self, body: Option<Body>) -> Result<Event, Refusal> {
+        let Seed::Coming { bytes, acknowledged } = self.seed else {
+            return Err(malformed("bytes of a snapshot that was not begun"));
+        };
+        match body {
+            Some(Body::SnapshotChunk(wire::SnapshotChunk { at, bytes: piece })) => {
+                if at != bytes || piece.is_empty() || piece.len() > SEED_PIECE_BYTES {
+                    return Err(malformed("bytes of a snapshot that do not follow each other"));
+                }
+                self.seed = Seed::Coming { bytes: bytes + piece.len() as u64, acknowledged };
+                Ok(Event::SeedBytes(piece))
+            }
+            Some(Body::SnapshotEnd(end)) if end.bytes == bytes => Ok(Event::SeedEnd),
+            Some(Body::Goodbye(goodbye)) => Ok(Event::Goodbye(goodbye.reason)),
+            _ => Err(malformed("a snapshot is followed by nothing but its next bytes or its end")),
+        }
+    }
+
+    /// How many bytes of the seed are acknowledged.
+    pub(crate) fn seed_acknowledged(&self) -> u64 {
+        if let Seed::Coming { acknowledged, .. } = self.seed { acknowledged } else { 0 }
+    }
+
+    /// The acknowledgement of the bytes of the seed that are kept.
+    pub(crate) fn acknowledge_seed(&mut self, kept: u64) -> Frame {
+        if let Seed::Coming { acknowledged, .. } = &mut self.seed {
+            *acknowledged = kept;
+        }
+        let (credit_bytes, held_bytes) = self.said_room;
+        let ack = wire::Ack { credit_bytes, held_bytes, snapshot_bytes: kept, ..wire::Ack::default() };
+        self.frame(Body::Ack(ack))
     }
 
     fn receive_part(&mut self, part: wire::Page, skew: Skew<'_>) -> Result<Event, Refusal> {
@@ -252,7 +329,7 @@ impl Session {
             frontier: encode_vector(&risen),
             credit_bytes: now.credit,
             held_bytes: now.held,
-            refused: None,
+            ..wire::Ack::default()
         })))
     }
 
@@ -270,6 +347,7 @@ impl Session {
                 credit_bytes: 0,
                 held_bytes: now.held,
                 refused: Some(refused),
+                snapshot_bytes: 0,
             }))
         });
         page.into_iter().chain([self.frame(Body::Refusal(refusal.to_wire()))]).collect()

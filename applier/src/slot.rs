@@ -74,6 +74,11 @@ impl Slot {
         state.live.take_if(|live| Arc::ptr_eq(live, port));
     }
 
+    /// Whether there is a session.
+    pub(crate) fn is_live(&self) -> bool {
+        self.state.lock().live.is_some()
+    }
+
     /// Whose records the session that is there carries.
     pub(crate) fn carried(&self) -> Vec<OriginTag> {
         self.state.lock().live.iter().flat_map(|port| port.origins().collect::<Vec<_>>()).collect()
@@ -125,7 +130,13 @@ impl Slot {
             seconds: waiting.since.elapsed().as_secs_f64(),
             bytes: waiting.bytes,
         });
+        let seed = applier.seed().filter(|(from, _)| *from == self.peer);
         let (state_name, reason) = match (&state.refused, &state.live, &view.stalled, &waits_for) {
+            (_, Some(_), ..) if seed.is_some() => {
+                let bytes = seed.map_or(0, |(_, bytes)| bytes);
+                let reason = format!("reseeding: {bytes} bytes of a snapshot of {} have come", self.peer);
+                (ReceiveState::Waiting, Some(reason))
+            }
             (Some(refusal), ..) => (ReceiveState::Refused, Some(refusal.to_string())),
             (_, None, ..) => (ReceiveState::Connecting, Some(format!("{} has no link to here", self.peer))),
             (_, _, Some(stalled), _) => (ReceiveState::Waiting, Some(stalled.to_string())),

@@ -8,15 +8,15 @@ pub struct Frame {
     /// session is dropped: a link that stores and forwards may still hold frames from before a reconnect.
     #[prost(uint64, tag = "1")]
     pub session: u64,
-    /// What the frame says. Numbers 9 to 16 are kept for snapshot request, begin, chunk and end, for digest request and
-    /// digest, and for repair.
-    #[prost(oneof = "frame::Body", tags = "2, 3, 4, 5, 6, 7, 8")]
+    /// What the frame says. Numbers 9 and 13 to 16 are kept for a snapshot request within a session, for digest request
+    /// and digest, and for repair.
+    #[prost(oneof = "frame::Body", tags = "2, 3, 4, 5, 6, 7, 8, 10, 11, 12")]
     pub body: ::core::option::Option<frame::Body>,
 }
 /// Nested message and enum types in `Frame`.
 pub mod frame {
-    /// What the frame says. Numbers 9 to 16 are kept for snapshot request, begin, chunk and end, for digest request and
-    /// digest, and for repair.
+    /// What the frame says. Numbers 9 and 13 to 16 are kept for a snapshot request within a session, for digest request
+    /// and digest, and for repair.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Body {
         /// Shipper to applier, first and once.
@@ -40,6 +40,15 @@ pub mod frame {
         /// Either side: an orderly end. The stream ends after it.
         #[prost(message, tag = "8")]
         Goodbye(super::Goodbye),
+        /// Shipper to applier: instead of pages, all that is applied here.
+        #[prost(message, tag = "10")]
+        SnapshotBegin(super::SnapshotBegin),
+        /// Shipper to applier: the next bytes of it.
+        #[prost(message, tag = "11")]
+        SnapshotChunk(super::SnapshotChunk),
+        /// Shipper to applier: it is whole.
+        #[prost(message, tag = "12")]
+        SnapshotEnd(super::SnapshotEnd),
     }
 }
 /// Who is calling and about what. Identity only: nothing in it is a position.
@@ -126,6 +135,44 @@ pub struct Welcome {
     /// that knows nothing of forwarding, may not be carried either.
     #[prost(message, repeated, tag = "10")]
     pub not_forwarded: ::prost::alloc::vec::Vec<OriginRefusal>,
+    /// Set if the applier takes a snapshot over this link now.
+    #[prost(message, optional, tag = "11")]
+    pub snapshot: ::core::option::Option<SnapshotRequest>,
+}
+/// When a shipper sends a snapshot instead of pages.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SnapshotRequest {
+    /// Whatever its log holds: the applier was told to, or a snapshot that was begun was never finished.
+    #[prost(bool, tag = "1")]
+    pub now: bool,
+    /// Else when its log no longer holds what the applier lacks of one of these origins.
+    #[prost(fixed64, repeated, tag = "2")]
+    pub origins: ::prost::alloc::vec::Vec<u64>,
+}
+/// A snapshot follows: all that is applied at the shipper, of every origin. The shipper keeps its log from the position
+/// of the snapshot on.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SnapshotBegin {
+    /// Every origin that the snapshot may name, the shipper and the applier included.
+    #[prost(message, repeated, tag = "1")]
+    pub origins: ::prost::alloc::vec::Vec<ForwardedOrigin>,
+}
+/// Bytes of a snapshot. Together they are a snapshot file (docs/format.md) of the shipper, with the number 0.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SnapshotChunk {
+    /// How many bytes came before: nothing is left out, nothing is sent twice.
+    #[prost(uint64, tag = "1")]
+    pub at: u64,
+    /// At most 256 KiB.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub bytes: ::prost::bytes::Bytes,
+}
+/// The snapshot is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SnapshotEnd {
+    /// How many bytes it has.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
 }
 /// Why a link may not carry an origin. The link goes on without it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -148,7 +195,7 @@ pub struct Refusal {
     /// not configured here), "unknown_tree", "partitions", "merge_mode", "tag_collision" (two names share a tag),
     /// "incarnation" (the origin's log is not the one known here), "log_went_back" (one side was restored from an older
     /// copy), "two_copies" (two processes speak as one cluster), "own_origin" (records came back to their origin),
-    /// "malformed", "busy", "shutting_down".
+    /// "malformed", "busy" (a snapshot comes in over another link), "shutting_down".
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     /// One sentence for people: what was found, what was expected, and what to do.
@@ -247,6 +294,9 @@ pub struct Ack {
     /// Set if a page was refused. The watermarks say from where to send again.
     #[prost(message, optional, tag = "5")]
     pub refused: ::core::option::Option<PageRefusal>,
+    /// How many bytes of a snapshot have come and are kept.
+    #[prost(uint64, tag = "6")]
+    pub snapshot_bytes: u64,
 }
 /// A page that was not taken.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

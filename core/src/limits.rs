@@ -68,6 +68,15 @@ pub struct Limits {
     pub snapshot_bytes_per_second: u64,
     /// How long the log is left alone after a look whether a snapshot is due.
     pub snapshot_pause: Duration,
+    /// Shortest time between two passes of the collector over a log by itself.
+    pub gc_floor: Duration,
+    /// Longest time.
+    pub gc_ceiling: Duration,
+    /// What is older than this may leave a log though a consumer needs it; zero: nothing may.
+    pub wal_retention: Duration,
+    /// A log that retains more bytes raises an alarm and is collected with urgency; zero: no bound. Never trims past a
+    /// consumer.
+    pub wal_max_bytes: u64,
     /// Longest time a committer waits for company before it writes a group.
     pub linger: Duration,
 }
@@ -94,13 +103,18 @@ impl Default for Limits {
             snapshot_chunk_bytes: 256 * 1024,
             snapshot_bytes_per_second: 24 * 1024 * 1024,
             snapshot_pause: Duration::from_secs(5),
+            gc_floor: Duration::from_secs(30),
+            gc_ceiling: Duration::from_hours(1),
+            wal_retention: Duration::ZERO,
+            wal_max_bytes: 0,
             linger: Duration::from_micros(50),
         }
     }
 }
 
 impl Limits {
-    /// Tiny bounds, so that rollover, splitting and waiting happen all the time. For tests and simulation.
+    /// Tiny bounds, so that rollover, splitting and waiting happen all the time. For tests and simulation. The collector
+    /// hardly comes by itself: most tests read whole logs.
     pub fn tiny() -> Self {
         Self {
             max_record_bytes: 64 * 1024,
@@ -116,6 +130,7 @@ impl Limits {
             snapshot_chunk_bytes: 256,
             snapshot_bytes_per_second: 256 * 1024,
             snapshot_pause: Duration::from_millis(200),
+            gc_floor: Duration::from_hours(1),
             linger: Duration::ZERO,
             ..Self::default()
         }

@@ -18,9 +18,9 @@ pub enum ShipError {
     /// sent, for it would be dropped as known or contradict what is there.
     #[error(
         "LogWentBack: in partition {partition} {peer} holds {} records up to HLC {}, here are {} up to HLC {}. \
-         Stop this cluster and put back the newest copy of its data directory. If there is none, start this site under a \
-         new cluster id with an empty directory: the peers feed it what they wrote themselves, and what the old id wrote is \
-         written anew from a scan of a peer. Delete nothing on the peers: they hold writes that are lost here",
+         Stop this cluster and put back the newest copy of its data directory. If there is none, have this cluster \
+         seeded by the peer that holds most of it: tidewire peers reseed PEER gets its lost writes back, and writes anew \
+         what was written here since. Delete nothing on the peers: they hold writes that are lost here",
         held.next, held.hlc, here.next, here.hlc
     )]
     LogWentBack {
@@ -50,7 +50,7 @@ pub enum ShipError {
     /// The log no longer holds what the peer needs next.
     #[error(
         "{peer} needs records that the log here no longer holds, it begins at {lowest}: the peer must be seeded from a \
-         snapshot, which this version cannot do yet"
+         snapshot, and it takes none now"
     )]
     FellOff {
         /// Who needs them.
@@ -102,6 +102,12 @@ pub enum ShipError {
         /// Which origin.
         origin: OriginTag,
     },
+    /// An origin was left out for want of its records, and it is time to see whether the peer has them by now.
+    #[error("looking again at what {peer} has: an origin was left out")]
+    LookAgain {
+        /// Who is called again.
+        peer: ClusterId,
+    },
     /// The link failed, or the far side broke the protocol.
     #[error("link to {peer}: {error}")]
     Link {
@@ -148,9 +154,11 @@ impl ShipError {
             | Self::Refused { retry: false, .. } => SinkErrorKind::Config,
             Self::Link { error, .. } if error.kind() == LinkErrorKind::Config => SinkErrorKind::Config,
             Self::Refused { .. } | Self::Link { .. } => SinkErrorKind::Destination,
-            Self::Silent { .. } | Self::Ended { .. } | Self::NewOrigin { .. } | Self::Log(_) => {
-                SinkErrorKind::Transient
-            }
+            Self::Silent { .. }
+            | Self::Ended { .. }
+            | Self::NewOrigin { .. }
+            | Self::LookAgain { .. }
+            | Self::Log(_) => SinkErrorKind::Transient,
         }
     }
 }

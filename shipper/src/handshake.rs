@@ -12,6 +12,7 @@ use tidewire_core::transport::wire::{self, Frame, frame::Body};
 use tidewire_core::tree::{Located, TreeIdentity};
 
 use crate::error::ShipError;
+use crate::seeding::SeedTerms;
 
 /// The only version of the protocol that there is.
 const PROTOCOL: u32 = 1;
@@ -33,6 +34,8 @@ pub(crate) struct Welcomed {
     pub(crate) not_taken: BTreeMap<OriginTag, String>,
     /// Bytes that may be sent beyond what is acknowledged.
     pub(crate) credit: u64,
+    /// When it takes a snapshot instead of pages; None: not now.
+    pub(crate) snapshot: Option<SeedTerms>,
 }
 
 /// The first frame: who calls, and about what. `forwarded` are the other origins that would be sent on.
@@ -98,7 +101,8 @@ pub(crate) fn answer(frame: Frame, peer: &ClusterId, me: &TreeIdentity) -> Resul
     let link = |error: LinkError| ShipError::Link { peer: peer.clone(), error };
     let watermarks = decode_watermarks(&welcome.watermarks, me.partitions).map_err(link)?;
     let frontier = decode_vector(&welcome.frontier).map_err(link)?;
-    if welcome.forwarded.len() + welcome.not_forwarded.len() > MAX_KNOWN_CLUSTERS {
+    let asked = welcome.snapshot.as_ref().map_or(0, |request| request.origins.len());
+    if (welcome.forwarded.len() + welcome.not_forwarded.len()).max(asked) > MAX_KNOWN_CLUSTERS {
         return Err(ShipError::protocol(peer, "a welcome that names more origins than can be known"));
     }
     let not_taken = welcome.not_forwarded.into_iter();
@@ -112,6 +116,10 @@ pub(crate) fn answer(frame: Frame, peer: &ClusterId, me: &TreeIdentity) -> Resul
         taken: welcome.forwarded.into_iter().map(OriginTag::new).collect(),
         not_taken: not_taken.map(|refused| (OriginTag::new(refused.origin), refused.detail)).collect(),
         credit: welcome.credit_bytes,
+        snapshot: welcome.snapshot.map(|request| SeedTerms {
+            now: request.now,
+            origins: request.origins.into_iter().map(OriginTag::new).collect(),
+        }),
     })
 }
 

@@ -32,6 +32,7 @@
 //! let config = ShipperConfig {
 //!     peer: DialTarget { peer: ClusterId::new("there")?, url: "mem://there".into() },
 //!     forward: false,
+//!     hold: Arc::new(|cursor| println!("the log is needed from {cursor} on")),
 //!     boot: BootId::new(Random::from_os().id()),
 //!     known_clusters: Arc::new(Vec::new),
 //!     transport: Arc::new(network.endpoint(&ClusterId::new("here")?)),
@@ -57,6 +58,7 @@ mod metrics;
 mod outbox;
 mod promises;
 mod route;
+mod seeding;
 mod session;
 mod settings;
 mod sink;
@@ -68,5 +70,5 @@ pub use error::ShipError;
 pub use handle::{ShipperHandle, spawn};
 pub use metrics::ShipperMetrics;
 pub use settings::Settings;
-pub use sink::{Shipper, ShipperConfig};
+pub use sink::{Hold, Shipper, ShipperConfig};
 pub use status::{Lag, ShipperState, ShipperStatus};

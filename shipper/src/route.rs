@@ -25,6 +25,9 @@ pub(crate) struct Route {
     pub(crate) from: Cursor,
     /// Whether other origins than the local one are carried at all.
     pub(crate) forwards: bool,
+    /// An origin is left out because the log lacks what the peer needs of it: that passes when the peer has got it
+    /// otherwise.
+    pub(crate) fell_off: bool,
 }
 
 impl Route {
@@ -32,7 +35,14 @@ impl Route {
     pub(crate) fn new(me: &TreeIdentity, held: Option<OriginMarks>, from: Cursor) -> Self {
         let held = held.unwrap_or_else(|| OriginMarks::new(me.incarnation, me.partitions));
         let carried = [(me.origin(), held)].into();
-        Self { carried, omitted: BTreeSet::new(), reasons: Vec::new(), from, forwards: false }
+        Self {
+            carried,
+            omitted: BTreeSet::new(),
+            reasons: Vec::new(),
+            from,
+            forwards: false,
+            fell_off: false,
+        }
     }
 
     /// From here on other origins are carried too, never the peer's own.
@@ -58,13 +68,16 @@ impl Route {
                     held.next, held.hlc, here.hlc
                 ),
             ),
-            Located::FellOff { lowest } => self.leave_out(
-                name,
-                &format!(
-                    "the peer needs writes of it that the log here no longer holds, it begins at {lowest}: they must come \
-                     from {name} itself, or from a snapshot"
-                ),
-            ),
+            Located::FellOff { lowest } => {
+                self.fell_off = true;
+                self.leave_out(
+                    name,
+                    &format!(
+                        "the peer needs writes of it that the log here no longer holds, it begins at {lowest}: they \
+                         must come from {name} itself, or from a snapshot"
+                    ),
+                );
+            }
         }
     }
 

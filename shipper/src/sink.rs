@@ -1,6 +1,7 @@
 //! [`Shipper`]: the sink whose far end is a peer's applier. The I/O of a session, and nothing else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tidewire_core::clock::WallClock;
@@ -9,7 +10,7 @@ use tidewire_core::feed::{Batch, Cursor};
 use tidewire_core::id::{BootId, ClusterId, Incarnation};
 use tidewire_core::sink::{Sink, SinkContext};
 use tidewire_core::transport::{DialTarget, Link, LinkReceiver, Transport};
-use tidewire_core::tree::LogView;
+use tidewire_core::tree::{Located, LogView};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::ShipError;
@@ -21,6 +22,9 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::status::StatusBoard;
 
+/// Told from where on a log is needed, before anything is read there. Takes effect at once.
+pub type Hold = Arc<dyn Fn(Cursor) + Send + Sync>;
+
 /// What a shipper is made of.
 #[derive(Clone)]
 pub struct ShipperConfig {
@@ -28,6 +32,9 @@ pub struct ShipperConfig {
     pub peer: DialTarget,
     /// Whether to ship what came from other clusters too, as a relay does. Never what came from the peer itself.
     pub forward: bool,
+    /// What holds the log for the peer: told where shipping goes on, also if that lies behind what the peer had
+    /// acknowledged before, and where a snapshot for it begins.
+    pub hold: Hold,
     /// This run of this cluster's process.
     pub boot: BootId,
     /// Every cluster whose writes the log may name, asked at each connect.
@@ -50,14 +57,29 @@ struct Live {
     log: Arc<dyn LogView>,
 }
 
+/// Seeds after which a peer that still needs another one is left alone for a while.
+const SEEDS_IN_A_ROW: u32 = 3;
+/// How long a session goes on without an origin of which the log lacks what the peer needs, before it is looked again.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// What came of a call.
+enum Called {
+    /// A session is open, from here on.
+    Open(Cursor),
+    /// The peer is to be seeded.
+    Seed(Link, Box<Welcomed>),
+}
+
 /// Ships one tree to one peer.
 pub struct Shipper {
-    config: ShipperConfig,
+    pub(crate) config: ShipperConfig,
     board: Arc<StatusBoard>,
     metrics: PeerMetrics,
     live: Option<Live>,
     /// When the log is looked at next for what it promises.
     stand_at: Instant,
+    /// When the session ends to see whether an origin that was left out can be carried by now.
+    look_again_at: Option<Instant>,
 }
 
 impl Shipper {
@@ -66,14 +88,21 @@ impl Shipper {
     pub fn new(config: ShipperConfig, log: Arc<dyn LogView>, checkpoint: Option<Cursor>) -> Self {
         let metrics = config.metrics.peer(&log.identity().tree, &config.peer.peer);
         let board = StatusBoard::new(log, config.wall.clone(), metrics.clone(), checkpoint);
-        Self { board: Arc::new(board), metrics, config, live: None, stand_at: Instant::now() }
+        Self {
+            board: Arc::new(board),
+            metrics,
+            config,
+            live: None,
+            stand_at: Instant::now(),
+            look_again_at: None,
+        }
     }
 
     pub(crate) fn board(&self) -> Arc<StatusBoard> {
         self.board.clone()
     }
 
-    fn peer(&self) -> &ClusterId {
+    pub(crate) fn peer(&self) -> &ClusterId {
         &self.config.peer.peer
     }
 
@@ -84,8 +113,25 @@ impl Shipper {
         error.into()
     }
 
-    /// Dials, and speaks until a session is open.
+    /// Dials, and speaks until a session is open. A peer that the log cannot serve is seeded first.
     async fn connect(&mut self, log: &Arc<dyn LogView>) -> Result<Cursor, ShipError> {
+        for _ in 0..SEEDS_IN_A_ROW {
+            match self.call(log).await? {
+                Called::Open(cursor) => return Ok(cursor),
+                Called::Seed(link, welcomed) => self.seed(link, &welcomed, log).await?,
+            }
+        }
+        match self.call(log).await? {
+            Called::Open(cursor) => Ok(cursor),
+            // The log here forgets faster than the peer takes over.
+            Called::Seed(..) => {
+                Err(ShipError::FellOff { peer: self.peer().clone(), lowest: log.first().lsn })
+            }
+        }
+    }
+
+    /// Dials, and finds out what the peer needs.
+    async fn call(&mut self, log: &Arc<dyn LogView>) -> Result<Called, ShipError> {
         let (me, peer) = (log.identity(), self.peer().clone());
         let link_error = |error: LinkError| ShipError::Link { peer: peer.clone(), error };
         let mut link = self.config.transport.dial(&self.config.peer).await.map_err(link_error)?;
@@ -103,7 +149,14 @@ impl Shipper {
         let ended = || ShipError::Ended { peer: peer.clone(), reason: "no answer to hello".to_owned() };
         let welcomed = handshake::answer(answer.ok_or_else(ended)?, &peer, &me)?;
         let own = welcomed.marks.clone();
-        let from = handshake::start(log.locate(me.origin(), own.as_ref()).await?, &peer)?;
+        let located = log.locate(me.origin(), own.as_ref()).await?;
+        let terms = welcomed.snapshot.clone().unwrap_or_default();
+        let gone_back = matches!(located, Located::WentBack { .. });
+        let fell_off = matches!(located, Located::FellOff { .. }) && terms.cover(me.origin());
+        if fell_off || terms.now && !gone_back {
+            return Ok(Called::Seed(link, Box::new(welcomed)));
+        }
+        let from = handshake::start(located, &peer)?;
         let mut route = Route::new(&me, own, from);
         if self.config.forward {
             route.forward(&peer);
@@ -112,12 +165,15 @@ impl Shipper {
             match held_of(&welcomed, &name, incarnation, me.partitions) {
                 Ok(held) => {
                     let located = log.locate(name.tag(), Some(&held)).await?;
+                    if matches!(located, Located::FellOff { .. }) && terms.cover(name.tag()) {
+                        return Ok(Called::Seed(link, Box::new(welcomed)));
+                    }
                     route.take_up(&name, held, located);
                 }
                 Err(why) => route.leave_out(&name, &why),
             }
         }
-        Ok(self.open(link, &welcomed, route, log))
+        Ok(Called::Open(self.open(link, &welcomed, route, log)))
     }
 
     /// The other origins that are to be sent on, by name.
@@ -135,6 +191,8 @@ impl Shipper {
             tracing::warn!(tree = %me.tree, %peer, reason, "an origin is left out of a link");
         }
         self.metrics.left_out.set(i64::try_from(route.reasons.len()).unwrap_or(i64::MAX));
+        (self.config.hold)(from);
+        self.look_again_at = route.fell_off.then(|| Instant::now() + LOOK_AGAIN);
         self.board.opened(route.carried.clone(), from, &route.reasons);
         let settings = self.config.settings.clone();
         let session = Session::new(peer, me, welcomed, route, settings, Instant::now());
@@ -171,6 +229,9 @@ impl Shipper {
     /// Looks now and then how far every origin is complete here, also while there are records all the time.
     async fn look(&mut self, idle: bool) -> Result<(), SinkError> {
         let now = Instant::now();
+        if self.look_again_at.is_some_and(|at| at <= now) {
+            return Err(self.say_again(ShipError::LookAgain { peer: self.peer().clone() }));
+        }
         if now < self.stand_at && !(idle && self.config.forward) {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tidewire_core::causal::OriginMarks;
 use tidewire_core::clock::WallClock;
 use tidewire_core::feed::Cursor;
-use tidewire_core::id::{Hlc, Lsn};
+use tidewire_core::id::{ClusterId, Hlc, Lsn};
 use tidewire_core::tree::LogView;
 use tokio::time::Instant;
 
@@ -140,6 +140,13 @@ impl StatusBoard {
             now.behind_since_ms = oldest.map(Hlc::millis);
         }
         self.read();
+    }
+
+    /// The peer is being seeded, and so many bytes have left.
+    pub(crate) fn seeding(&self, peer: &ClusterId, bytes: u64) {
+        let mut now = self.now.lock();
+        now.state = ShipperState::Waiting;
+        now.reason = Some(format!("{peer} is being seeded: {bytes} bytes of a snapshot have been sent"));
     }
 
     /// The peer has acknowledged something.

@@ -50,7 +50,12 @@ pub struct World {
 impl World {
     /// Sites `a`, `b`, ... each connected to each, not started. Call it inside a runtime with paused time.
     pub fn new(seed: u64, sites: usize) -> Self {
-        let mut world = Self::unlinked(seed, sites);
+        Self::with_limits(seed, sites, &Limits::tiny())
+    }
+
+    /// The same, with other bounds than the tiny ones.
+    pub fn with_limits(seed: u64, sites: usize, limits: &Limits) -> Self {
+        let mut world = Self::unlinked(seed, sites, limits);
         let ids: Vec<_> = world.sites.iter().map(|site| site.id().clone()).collect();
         for site in &mut world.sites {
             for other in ids.iter().filter(|other| **other != *site.id()).cloned().collect::<Vec<_>>() {
@@ -62,7 +67,12 @@ impl World {
 
     /// Sites linked as a topology says, not started.
     pub fn of_topology(seed: u64, topology: Topology) -> Self {
-        let mut world = Self::unlinked(seed, topology.sites());
+        Self::of_topology_with(seed, topology, &Limits::tiny())
+    }
+
+    /// The same, with other bounds than the tiny ones.
+    pub fn of_topology_with(seed: u64, topology: Topology, limits: &Limits) -> Self {
+        let mut world = Self::unlinked(seed, topology.sites(), limits);
         let edges = topology.edges(&world.random);
         world.link(&edges);
         world
@@ -82,14 +92,14 @@ impl World {
         }
     }
 
-    fn unlinked(seed: u64, sites: usize) -> Self {
+    fn unlinked(seed: u64, sites: usize, limits: &Limits) -> Self {
         let random = Random::from_seed(seed);
         let network = MemNetwork::new(&random);
         let began = Instant::now();
         let names: Vec<String> = ('a'..='z').take(sites).map(String::from).collect();
         let site = |name: &String| {
             let clock = SimClock::new(began, i64::try_from(random.below(400)).expect("small") - 200);
-            Site::new(name, &network, clock, random.fork(), Limits::tiny())
+            Site::new(name, &network, clock, random.fork(), limits.clone())
         };
         let sites = names.iter().map(site).collect();
         Self { seed, random, network, sites, trace: Vec::new(), faults: [0; 5], snapshots: 0, began }
@@ -209,6 +219,14 @@ impl World {
         if let Ok(Ok(report)) = tokio::time::timeout(patience, tree.snapshot()).await {
             self.snapshots += 1;
             self.note(format!("snapshot {at} {} {}", report.snapshot.covered, report.snapshot.end));
+        }
+    }
+
+    /// Cuts a site off from all others, both ways.
+    pub fn isolate(&self, at: usize) {
+        let here = self.sites[at].id();
+        for there in self.sites.iter().map(Site::id).filter(|there| *there != here) {
+            self.network.cut(here, there);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Claims about the whole: one module for each.
 
 mod acknowledged;
+mod bootstrap;
 mod causality;
 mod clock;
 mod closed_order;

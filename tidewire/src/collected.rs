@@ -43,7 +43,7 @@ pub(crate) struct CollectedConsumer {
 /// Who decides from where on the log is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct HeldBy {
-    /// A consumer's name, or `checkpoint`: the tree's own recovery.
+    /// A consumer's name, `checkpoint`: the tree's own recovery, or `age`: nobody, what is older went.
     pub(crate) consumer: String,
     /// From this position on.
     pub(crate) position: String,
@@ -73,6 +73,7 @@ impl From<&GcReport> for Collected {
         let held_by = match &report.holder {
             Holder::Nobody => None,
             Holder::Checkpoint => Some("checkpoint".to_owned()),
+            Holder::Age => Some("age".to_owned()),
             Holder::Consumer(name) => Some(name.clone()),
         };
         Self {

@@ -118,6 +118,16 @@ impl Registry {
     /// Takes over how far a consumer is; stored with the next flush. A position behind the one known in the same
     /// incarnation changes nothing, and one that the log does not hold is not taken.
     pub fn report(&self, consumer: &str, cursor: Cursor) -> ReportOutcome {
+        self.take(consumer, cursor, false)
+    }
+
+    /// Takes over from where on a consumer needs the log, also if that lies behind what it has reported: it went back
+    /// itself, or is seeded. Stored with the next flush.
+    pub fn hold(&self, consumer: &str, cursor: Cursor) -> ReportOutcome {
+        self.take(consumer, cursor, true)
+    }
+
+    fn take(&self, consumer: &str, cursor: Cursor, may_go_back: bool) -> ReportOutcome {
         let window = self.log.as_ref().map(|log| log());
         let mut consumers = self.consumers.lock();
         let Some(position) = consumers.get_mut(consumer) else { return ReportOutcome::Unknown };
@@ -131,7 +141,7 @@ impl Registry {
             let back = position
                 .reported
                 .is_some_and(|known| known.incarnation == cursor.incarnation && known.lsn > cursor.lsn);
-            if back {
+            if back && !may_go_back {
                 return ReportOutcome::Unmoved;
             }
             let moved = position.reported != Some(cursor);

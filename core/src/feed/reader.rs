@@ -22,6 +22,10 @@ pub enum FeedError {
         /// The cursor.
         cursor: Cursor,
     },
+    /// The tree has taken over a seed since the reading began: what came that way is not in the log, and what lies behind
+    /// it may not be taken for all that there is.
+    #[error("this tree has been seeded from another cluster since: start a new reading")]
+    Seeded,
     /// The log could not be read.
     #[error(transparent)]
     Failed(#[from] Error),

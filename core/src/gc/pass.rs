@@ -1,11 +1,24 @@
 //! [`collect`]: one pass.
 
+use std::time::Duration;
+
 use super::report::GcReport;
-use super::retention::{Holder, Retention};
+use super::retention::Retention;
 use crate::cursors::Registry;
 use crate::error::Error;
 use crate::id::Lsn;
 use crate::tree::{LogView, Tree};
+
+/// How a pass is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassOptions {
+    /// Changes nothing.
+    pub dry_run: bool,
+    /// Takes snapshots where only the tree's own recovery holds the log.
+    pub may_snapshot: bool,
+    /// What is older than this may go though a consumer needs it.
+    pub wal_retention: Option<Duration>,
+}
 
 /// Lets a tree's log forget what nobody needs any more, and reports. A dry run changes nothing.
 ///
@@ -13,17 +26,21 @@ use crate::tree::{LogView, Tree};
 ///
 /// # Errors
 /// When positions cannot be stored or read: then nothing is trimmed. When the log cannot be trimmed.
-pub async fn collect(tree: &Tree, registry: &Registry, dry_run: bool) -> Result<GcReport, Error> {
+pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> Result<GcReport, Error> {
+    let PassOptions { dry_run, may_snapshot, wal_retention } = options;
     if !dry_run {
         registry.flush().await?;
     }
     let consumers = registry.read_stored().await?;
     let (before, incarnation) = (tree.bounds(), tree.identity().incarnation);
-    let decide = |checkpoint| Retention::decide(consumers.clone(), checkpoint, incarnation, &before);
-    let wanted = Retention::of_consumers(consumers.clone(), incarnation, &before);
+    let aged = wal_retention.map_or(Lsn::ZERO, |age| tree.first_younger(age));
+    let decide = |checkpoint| {
+        Retention::decide(consumers.clone(), checkpoint, incarnation, &before).aged(aged, &before, checkpoint)
+    };
+    let wanted = decide(before.next);
     let mut snapshots = 0;
     // Two snapshots are kept, and opening must be possible by the older one.
-    while snapshots < 2 && snapshot_frees_something(tree, wanted.keep) {
+    while may_snapshot && snapshots < 2 && snapshot_frees_something(tree, wanted.keep) {
         snapshots += 1;
         if dry_run {
             break;
@@ -68,11 +85,7 @@ fn snapshot_frees_something(tree: &Tree, wanted: Lsn) -> bool {
 }
 
 fn tell(report: &GcReport) {
-    let held_by = match &report.holder {
-        Holder::Nobody => "nobody",
-        Holder::Checkpoint => "the tree's own checkpoint",
-        Holder::Consumer(name) => name,
-    };
+    let held_by = report.held_by();
     tracing::info!(
         tree = %report.tree,
         dry_run = report.dry_run,

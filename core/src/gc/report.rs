@@ -45,6 +45,16 @@ pub struct GcReport {
 }
 
 impl GcReport {
+    /// Who keeps the rest, for people.
+    pub fn held_by(&self) -> &str {
+        match &self.holder {
+            Holder::Nobody => "nobody",
+            Holder::Checkpoint => "the tree's own checkpoint",
+            Holder::Age => "nobody, only its age",
+            Holder::Consumer(name) => name,
+        }
+    }
+
     /// Names of the consumers that have fallen off: they are to be seeded anew.
     pub fn fell_off(&self) -> impl Iterator<Item = &str> {
         self.consumers
@@ -60,8 +70,8 @@ impl GcReport {
     ) -> Vec<ConsumerReport> {
         let standings = retention.standings.iter().map(|standing| ConsumerReport {
             name: standing.consumer.clone(),
-            claim: standing.claim,
-            bytes: standing.claim.lowest(bounds).map_or(0, &bytes_after),
+            claim: standing.claim.after(bounds),
+            bytes: standing.claim.after(bounds).lowest(bounds).map_or(0, &bytes_after),
         });
         standings.collect()
     }

@@ -31,6 +31,8 @@ pub enum Holder {
     Nobody,
     /// The tree itself: opening it needs the log from there on.
     Checkpoint,
+    /// Nobody may any more: everything older than `wal_retention` goes, though a consumer needs it.
+    Age,
     /// A consumer that has not acknowledged more.
     Consumer(String),
 }
@@ -76,6 +78,22 @@ impl Retention {
         Self { keep, holder, standings }
     }
 
+    /// The same, but that what lies below `aged` may go though a consumer needs it: the one bound that passes a consumer
+    /// by, which learns it by falling off. It never passes the checkpoint.
+    #[must_use]
+    pub fn aged(self, aged: Lsn, bounds: &Bounds, checkpoint: Lsn) -> Self {
+        let aged = aged.min(bounds.next);
+        if self.holder == Holder::Checkpoint || aged <= self.keep {
+            return self;
+        }
+        let (keep, holder) = if checkpoint < aged {
+            (checkpoint.max(bounds.first), Holder::Checkpoint)
+        } else {
+            (aged, Holder::Age)
+        };
+        Self { keep, holder, ..self }
+    }
+
     /// What the consumers alone would keep.
     pub fn of_consumers(consumers: Vec<Consumer>, incarnation: Incarnation, bounds: &Bounds) -> Self {
         Self::decide(consumers, bounds.next, incarnation, bounds)
@@ -89,6 +107,15 @@ impl Retention {
 }
 
 impl Claim {
+    /// What it is worth once the log holds this.
+    #[must_use]
+    pub fn after(self, bounds: &Bounds) -> Self {
+        match self {
+            Self::From(lsn) if lsn < bounds.first => Self::FellOff,
+            other => other,
+        }
+    }
+
     /// The lowest position that it holds in a log.
     pub fn lowest(self, bounds: &Bounds) -> Option<Lsn> {
         match self {

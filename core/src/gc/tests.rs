@@ -61,6 +61,26 @@ fn the_holder_is_whoever_asks_for_the_lowest_position() {
 }
 
 #[test]
+fn only_age_passes_a_consumer_by_and_never_the_checkpoint() {
+    let aged = |consumers, checkpoint: u64, aged: u64| {
+        let retention =
+            decide(consumers, checkpoint).aged(Lsn::new(aged), &bounds(10, 100), Lsn::new(checkpoint));
+        (retention.keep.get(), retention.holder)
+    };
+    assert_eq!(aged(vec![at("slow", 30)], 90, 60), (60, Holder::Age));
+    assert_eq!(aged(vec![silent("new")], 90, 60), (60, Holder::Age));
+    assert_eq!(aged(vec![at("slow", 30)], 40, 60), (40, Holder::Checkpoint));
+    assert_eq!(
+        aged(vec![at("fast", 70)], 90, 60),
+        (70, Holder::Consumer("fast".into())),
+        "it is no reason to keep more"
+    );
+    assert_eq!(aged(vec![at("slow", 30)], 90, 0), (30, Holder::Consumer("slow".into())), "off");
+    assert_eq!(aged(vec![at("slow", 30)], 100, 999), (100, Holder::Age));
+    assert_eq!(Claim::From(Lsn::new(30)).after(&bounds(60, 100)), Claim::FellOff, "it learns it");
+}
+
+#[test]
 fn f05_a_consumer_below_the_log_has_fallen_off_and_holds_nothing() {
     let dead = decide(vec![at("dead", 9), at("slow", 60)], 100);
     assert_eq!(dead.fell_off(), ["dead"]);

@@ -27,7 +27,7 @@ impl Fault {
         match self {
             // A record's fault that belongs to no record is no reason to leave one out.
             Self::Sink(error) => error.kind() != SinkErrorKind::Config,
-            Self::Feed(FeedError::Failed(_)) | Self::Panicked(_) => true,
+            Self::Feed(FeedError::Failed(_) | FeedError::Seeded) | Self::Panicked(_) => true,
             Self::Parking(error) => error.kind() != ErrorKind::TooLarge,
             Self::Feed(FeedError::FellOff { .. } | FeedError::Foreign { .. })
             | Self::Claim(_)

@@ -11,6 +11,7 @@ use super::identity::TreeIdentity;
 use super::observer::{Observer, Observers, Observing};
 use super::open::TreeGauges;
 use super::operation::{Operation, PutOptions};
+use super::seed::SeedBook;
 use super::snapshot::Snapshots;
 use super::state::State;
 use super::token::Token;
@@ -57,6 +58,7 @@ pub(super) struct Inner {
     pub(super) storage: Arc<FileStorage>,
     pub(super) applied: Arc<AppliedState>,
     pub(super) snapshots: Arc<Snapshots>,
+    pub(super) seeds: Arc<SeedBook>,
     pub(super) tasks: Tasks,
 }
 

@@ -17,8 +17,7 @@ use super::state::State;
 use super::superseded::Superseded;
 use crate::id::{Lsn, Version};
 
-/// One key with what set or deleted it last: what tests compare. Snapshots read and make entries in place.
-#[cfg(test)]
+/// One key with what set or deleted it last. Snapshots read and make entries in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EntryImage {
     pub(super) key: Bytes,
@@ -41,10 +40,17 @@ pub(super) struct RangeImage {
     pub(super) lsn: Lsn,
 }
 
+impl RangeImage {
+    /// The image of a fragment.
+    pub(super) fn of((from, to, cut): (&[u8], &[u8], Cut)) -> Self {
+        let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
+        Self { from, to, version: cut.version, lsn: cut.lsn }
+    }
+}
+
 impl State {
     /// Entries in key order, tombstones included, after a key: about `bytes` of keys and values, at least one entry
     /// unless there is none.
-    #[cfg(test)]
     pub(super) fn export(&self, after: Option<&[u8]>, bytes: usize) -> Vec<EntryImage> {
         let (mut images, mut taken) = (Vec::new(), 0);
         let before = |key: &[u8]| after.is_some_and(|after| key <= after);
@@ -74,13 +80,7 @@ impl State {
 
     /// The deleted ranges of this moment, in key order. To be taken in one look with `next_lsn`, before any entry.
     pub(super) fn ranges(&self) -> Vec<RangeImage> {
-        let image = |(from, to, cut): (&[u8], &[u8], Cut)| RangeImage {
-            from: Bytes::copy_from_slice(from),
-            to: Bytes::copy_from_slice(to),
-            version: cut.version,
-            lsn: cut.lsn,
-        };
-        self.ranges.iter().map(image).collect()
+        self.ranges.iter().map(RangeImage::of).collect()
     }
 
     /// Takes over a deleted range. Removes nothing: entries come as they were after it.

@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 
 use super::identity::TreeIdentity;
+use super::seed::SeedReader;
 use super::target::Progress;
 use crate::causal::{OriginMarks, Watermark};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
 use crate::id::{ClusterId, Incarnation, Lsn, OriginTag, PartitionId};
 
@@ -73,4 +74,13 @@ pub trait LogView: Send + Sync + 'static {
     /// # Errors
     /// When the log cannot be read.
     async fn locate(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Result<Located, Error>;
+
+    /// Begins a seed for a receiver that the log cannot serve: all that is applied here, as of a position at or above the
+    /// end of the log at the moment of the call. Whoever asks has what lies behind that end retained first.
+    ///
+    /// # Errors
+    /// `Unavailable` while the tree takes over a seed itself; `Refused` by a log that gives none.
+    async fn seed(&self) -> Result<Box<dyn SeedReader>, Error> {
+        Err(Error::new(ErrorKind::Refused, "this log gives no seeds"))
+    }
 }

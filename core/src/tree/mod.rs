@@ -26,6 +26,7 @@ mod recovery;
 mod replay;
 mod replica;
 mod retention;
+mod seed;
 mod snapshot;
 mod state;
 mod superseded;
@@ -57,6 +58,7 @@ pub use memory::MemTarget;
 pub use observer::{ObservedWrite, Observer, Observing};
 pub use open::{TreeConfig, TreeMetrics};
 pub use operation::{Operation, PutOptions};
+pub use seed::{Imported, SEED_PIECE_BYTES, SeedReader, SeedWish, Staging};
 #[cfg(any(test, feature = "test-util"))]
 pub use snapshot::DECODERS;
 pub use snapshot::{SnapshotInfo, SnapshotReport};

@@ -225,6 +225,7 @@ impl Tree {
             storage: recovered.storage,
             applied,
             snapshots: recovered.snapshots,
+            seeds: recovered.seeds,
             tasks: config.tasks,
         }));
         tree.keep_snapshots();

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::replay::{Replay, Replayed};
+use super::seed::{SeedBook, SeedRecord};
 use super::snapshot::{SnapshotFile, Snapshots, load};
 use super::state::State;
 use crate::causal::VersionVector;
 use crate::clock::HybridClock;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
-use crate::id::Lsn;
+use crate::id::{Incarnation, Lsn};
 use crate::limits::Limits;
 use crate::tasks::Tasks;
 use crate::wal::file::{FileStorage, Manifest, OpenedLog, Opening};
@@ -27,6 +28,7 @@ pub(super) struct Recovered {
     pub(super) storage: Arc<FileStorage>,
     pub(super) state: State,
     pub(super) snapshots: Arc<Snapshots>,
+    pub(super) seeds: Arc<SeedBook>,
     pub(super) start: WriterStart,
 }
 
@@ -46,6 +48,8 @@ pub(super) struct Recovery {
 struct Begin {
     state: State,
     observed: VersionVector,
+    /// Which snapshot it begins with.
+    number: Option<u64>,
     /// What the log must still have: from here, and up to there.
     from: Lsn,
     end: Lsn,
@@ -59,18 +63,22 @@ impl Recovery {
     pub(super) async fn run(self) -> Result<Recovered, Error> {
         let (disk, wal, new) = (self.disk.clone(), self.dir.join("wal"), self.new.clone());
         let dir = self.dir.join("snapshots");
-        let (found, known, snapshots, files) = self
+        let tree_dir = self.dir.clone();
+        let (found, known, snapshots, files, seeds) = self
             .tasks
             .blocking(move || {
                 let found = Manifest::load(disk.as_ref(), &wal)?;
                 let known = found.clone().unwrap_or(new);
                 let (snapshots, files) = Snapshots::find(disk.clone(), dir, known.incarnation)?;
                 refuse_snapshots_without_log(disk.as_ref(), &wal, &snapshots)?;
-                Ok::<_, StorageError>((found, known, Arc::new(snapshots), files))
+                let seeds = SeedRecord::load(disk.as_ref(), &tree_dir, known.incarnation)?;
+                Ok::<_, StorageError>((found, known, Arc::new(snapshots), files, seeds))
             })
             .await??;
         let begin = self.begin(&snapshots, files, &known).await?;
+        let seeds = self.settle_seeds(seeds, &snapshots, begin.number, known.incarnation).await?;
         let (from, end) = (begin.from, begin.end);
+        let disk_of_seeds = self.disk.clone();
         let this = self;
         let (tasks, dir) = (this.tasks.clone(), this.dir.clone());
         let (opened, mut state, observed) =
@@ -86,7 +94,9 @@ impl Recovery {
         };
         let pruned = snapshots.clone();
         tasks.blocking(move || pruned.prune()).await?;
-        Ok(Recovered { storage: opened.storage, state, snapshots, start })
+        let incarnation = opened.storage.manifest().incarnation;
+        let seeds = Arc::new(SeedBook::new(disk_of_seeds, dir, incarnation, seeds));
+        Ok(Recovered { storage: opened.storage, state, snapshots, seeds, start })
     }
 
     /// The state of the newest snapshot that can be used, or an empty one.
@@ -111,6 +121,7 @@ impl Recovery {
                     return Ok(Begin {
                         state,
                         observed: header.observed.clone(),
+                        number: Some(header.number),
                         from: header.covered,
                         end: file.footer.end,
                     });
@@ -119,7 +130,46 @@ impl Recovery {
             }
         }
         let state = State::new(own, self.new.partitions);
-        Ok(Begin { state, observed: VersionVector::default(), from: Lsn::ZERO, end: Lsn::ZERO })
+        Ok(Begin { state, observed: VersionVector::default(), number: None, from: Lsn::ZERO, end: Lsn::ZERO })
+    }
+
+    /// Completes a seed whose snapshot is what the tree begins with, and gives up one that is not. What lies before the
+    /// last seed is no beginning: the log does not lead from there to here.
+    async fn settle_seeds(
+        &self,
+        mut record: SeedRecord,
+        snapshots: &Arc<Snapshots>,
+        number: Option<u64>,
+        incarnation: Incarnation,
+    ) -> Result<SeedRecord, Error> {
+        let pending = record.pending.as_ref().map(|(pending, _)| *pending);
+        if pending.is_some() && pending == number {
+            record.settle();
+        }
+        let given_up = record.pending.take().map(|(pending, _)| pending);
+        if let Some(base) = record.base.filter(|base| number.is_none_or(|number| number < *base)) {
+            let said = format!(
+                "{}: snapshot {base} holds what this tree was seeded with, and neither it nor a later one can be used (the log lines above name those that were tried): put the directory of this tree back from a copy, or remove it whole and let the peers seed it",
+                snapshots.dir().display()
+            );
+            return Err(Error::new(ErrorKind::Corrupt, said));
+        }
+        if pending.is_none() {
+            return Ok(record);
+        }
+        let (snapshots, disk, dir) = (snapshots.clone(), self.disk.clone(), self.dir.clone());
+        let stored = self.tasks.blocking(move || {
+            if let Some(number) = given_up {
+                snapshots.take_back(number).map_err(|error| {
+                    let said = format!("{}: snapshot {number} cannot be removed", snapshots.dir().display());
+                    StorageError::new(StorageErrorKind::Io, said).with_source(error)
+                })?;
+            }
+            record.store(disk.as_ref(), &dir, incarnation)?;
+            snapshots.drop_below(record.base.unwrap_or_default());
+            Ok::<_, StorageError>(record)
+        });
+        Ok(stored.await??)
     }
 
     fn replay(

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use super::core::Tree;
 use super::identity::TreeIdentity;
 use super::log_view::{Located, LogView, Standing};
+use super::seed::{SeedReader, SeedWish, Staging};
 use super::state::State;
 use super::target::{Applied, ApplyTarget, Progress};
 use crate::causal::{OriginMarks, Watermark};
@@ -77,6 +78,18 @@ impl ApplyTarget for Tree {
         if moved {
             self.0.applied.moved.modify(|(_, count)| *count += 1);
         }
+    }
+
+    fn takes_seeds(&self) -> bool {
+        true
+    }
+
+    fn seed_wish(&self) -> Option<SeedWish> {
+        Self::seed_wish(self)
+    }
+
+    async fn stage(&self) -> Result<Box<dyn Staging>, Error> {
+        self.stage_seed().await
     }
 }
 
@@ -150,6 +163,10 @@ impl LogView for Tree {
         }
         Ok(Located::At(self.cursor_at(end)))
     }
+
+    async fn seed(&self) -> Result<Box<dyn SeedReader>, Error> {
+        Ok(Box::new(self.give_seed()?))
+    }
 }
 
 impl Tree {
@@ -179,11 +196,13 @@ impl Tree {
             .map_or_else(|| format!("origin {:016x}", origin.get()), |(name, _)| name.to_string())
     }
 
-    /// Whether a receiver lacks a record of an origin that this log has let go of: it cannot be covered from here.
+    /// Whether a receiver lacks a record of an origin that this log has let go of, or never held because it came with a
+    /// seed: it cannot be covered from here.
     fn lacks_trimmed(&self, origin: OriginTag, held: Option<&OriginMarks>) -> bool {
         (0..self.0.identity.partitions).map(PartitionId::new).any(|partition| {
             let next = held.map_or(Offset::ZERO, |marks| marks.get(partition).next);
-            self.0.storage.trimmed_end(origin, partition) > next
+            let gone = self.0.storage.trimmed_end(origin, partition);
+            gone.max(self.0.seeds.floor(origin, partition).next) > next
         })
     }
 
@@ -193,35 +212,45 @@ impl Tree {
         state.progress.watermarks.origin(origin).cloned()
     }
 
-    /// Looks whether what a receiver holds of an origin is what is known of it here. Of another origin it may well hold
-    /// more.
     async fn compare_marks(
         &self,
         origin: OriginTag,
         held: Option<&OriginMarks>,
     ) -> Result<Option<Located>, Error> {
+        let first = self.differences(origin, held).await?.into_iter().next();
+        Ok(first.map(|(partition, held, here)| Located::WentBack { partition, held, here }))
+    }
+
+    /// Looks whether what a receiver holds of an origin is what is known of it here; if not, in which partitions, what it
+    /// holds there, and what is here. Of another origin than this cluster it may well hold more.
+    pub(super) async fn differences(
+        &self,
+        origin: OriginTag,
+        held: Option<&OriginMarks>,
+    ) -> Result<Vec<(PartitionId, Watermark, Watermark)>, Error> {
         let own = origin == self.0.identity.origin();
         let here = if own { Some(self.own_marks()) } else { self.marks_of(origin) };
-        let Some((held, here)) = held.zip(here) else { return Ok(None) };
-        let mut unsure = Vec::new();
+        let Some((held, here)) = held.zip(here) else { return Ok(Vec::new()) };
+        let (mut differences, mut unsure) = (Vec::new(), Vec::new());
         for (partition, theirs) in held.iter() {
             let ours = here.get(partition);
-            let more = own && theirs.next > ours.next;
-            let other = theirs.next == ours.next && theirs.hlc != ours.hlc && theirs.hlc != Hlc::ZERO;
-            if more || other {
-                return Ok(Some(Located::WentBack { partition, held: theirs, here: ours }));
-            }
-            if theirs.next < ours.next && theirs.hlc != Hlc::ZERO {
+            // What came with a seed does not lie in the log; there the mark itself is what can be compared.
+            let floor = self.0.seeds.floor(origin, partition);
+            let same = |mark: Watermark| theirs.next == mark.next && theirs.hlc != mark.hlc;
+            let other = (same(ours) || same(floor)) && theirs.hlc != Hlc::ZERO;
+            if own && theirs.next > ours.next || other {
+                differences.push((partition, theirs, ours));
+            } else if theirs.next < ours.next && theirs.next > floor.next && theirs.hlc != Hlc::ZERO {
                 unsure.push((partition, theirs));
             }
         }
         for (partition, theirs, hlc) in self.last_hlcs_below(origin, &here, unsure).await? {
             if hlc != theirs.hlc {
-                let here = Watermark { next: theirs.next, hlc };
-                return Ok(Some(Located::WentBack { partition, held: theirs, here }));
+                differences.push((partition, theirs, Watermark { next: theirs.next, hlc }));
             }
         }
-        Ok(None)
+        differences.sort_unstable_by_key(|(partition, ..)| *partition);
+        Ok(differences)
     }
 
     /// The HLC of an origin's last record below each of some marks, as far as the log still holds it. One pass.
@@ -249,7 +278,8 @@ impl Tree {
                     let Some(run) = block.run(*partition) else {
                         return true;
                     };
-                    if let Some(hlc) = last_hlc_in(block, &run, mark.next) {
+                    let seeded = run.end() <= self.0.seeds.floor(origin, *partition).next;
+                    if let Some(hlc) = last_hlc_in(block, &run, mark.next).filter(|_| !seeded) {
                         found.insert(*partition, (*mark, hlc));
                     }
                     run.end() < mark.next

@@ -1,8 +1,10 @@
 //! What the log of a tree may forget, and how it does.
 
+use std::time::Duration;
+
 use super::core::Tree;
 use crate::error::{Error, ErrorKind};
-use crate::id::Lsn;
+use crate::id::{Hlc, Lsn};
 use crate::wal::{Bounds, WalStorage};
 
 impl Tree {
@@ -14,6 +16,13 @@ impl Tree {
     /// What its log holds.
     pub fn bounds(&self) -> Bounds {
         self.0.storage.bounds()
+    }
+
+    /// The first position of the log from which on, in the portions in which it is trimmed, something is younger than
+    /// `age` by the clock here.
+    pub fn first_younger(&self, age: Duration) -> Lsn {
+        let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        self.0.storage.first_at_or_above(Hlc::from_millis(self.0.clock.wall_millis().saturating_sub(age)))
     }
 
     /// Lets go of whole segments of the log below a position, and says what it holds then. For the collector: consumers

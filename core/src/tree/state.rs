@@ -230,6 +230,15 @@ impl State {
         self.index.get_mut().push(slot);
     }
 
+    /// Puts an entry in its place, whatever is there.
+    pub(super) fn overwrite(&mut self, fresh: Entry) {
+        let tag = KeyTag::of(fresh.key());
+        match self.slot(tag, fresh.key()) {
+            Some(slot) => self.replace(slot, fresh),
+            None => self.insert(tag, fresh),
+        }
+    }
+
     /// Puts an entry in its place, unless what is there is as new.
     #[cfg(test)]
     pub(super) fn place(&mut self, fresh: Entry) {
@@ -280,7 +289,7 @@ impl State {
         self.table.find(tag, |slot| self.entries[slot as usize].key() == key)
     }
 
-    fn find(&self, key: &[u8]) -> Option<&Entry> {
+    pub(super) fn find(&self, key: &[u8]) -> Option<&Entry> {
         self.slot(KeyTag::of(key), key).map(|slot| &self.entries[slot as usize])
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::identity::TreeIdentity;
+use super::seed::{SeedWish, Staging};
 use crate::causal::{VersionVector, Watermarks};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::id::{ClusterId, Hlc, Incarnation, OriginTag};
 use crate::record::ReadyGroup;
 
@@ -57,4 +58,22 @@ pub trait ApplyTarget: Send + Sync + 'static {
     /// Takes over that an origin is complete up to `closed`, all its records up to there being applied. Not durable by
     /// itself: after a restart the next heartbeat says it again.
     fn advance(&self, origin: OriginTag, closed: Hlc);
+
+    /// Whether it can take seeds at all.
+    fn takes_seeds(&self) -> bool {
+        false
+    }
+
+    /// The seed that is wanted, whatever the logs of the peers hold.
+    fn seed_wish(&self) -> Option<SeedWish> {
+        None
+    }
+
+    /// Begins to take a seed. From here on it is wanted until one is finished, also after a crash.
+    ///
+    /// # Errors
+    /// `Busy` while another one comes in; `Unavailable` when it cannot be kept; `Refused` by a target that takes none.
+    async fn stage(&self) -> Result<Box<dyn Staging>, Error> {
+        Err(Error::new(ErrorKind::Refused, "this target takes no seeds"))
+    }
 }

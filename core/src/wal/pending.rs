@@ -30,6 +30,8 @@ pub(super) struct Pending {
     /// Bytes that the last group had, to size the next buffer.
     hint: usize,
     opened: Option<Instant>,
+    /// The last block takes no more records: the offsets that follow are not dense with its own.
+    block_is_closed: bool,
     pub(super) ticket: Arc<Ticket>,
 }
 
@@ -53,6 +55,7 @@ impl Pending {
             records: 0,
             hint: hint.clamp(512, BLOCK_BYTES),
             opened: None,
+            block_is_closed: false,
             ticket: Arc::default(),
         }
     }
@@ -97,7 +100,7 @@ impl Pending {
         let bytes = mutation.record_bytes();
         let full =
             self.builders.last().is_none_or(|last| last.bytes() + bytes > BLOCK_BYTES && !last.is_empty());
-        if full {
+        if std::mem::take(&mut self.block_is_closed) || full {
             let room = if self.builders.is_empty() { self.hint.max(bytes) } else { BLOCK_BYTES.max(bytes) };
             self.builders.push(BlockBuilder::new(self.origin, self.partitions, deps, room));
         }
@@ -106,6 +109,11 @@ impl Pending {
         self.opened.get_or_insert_with(Instant::now);
         self.bytes += bytes;
         self.records += 1;
+    }
+
+    /// The next local record begins a block.
+    pub(super) fn close_block(&mut self) {
+        self.block_is_closed = true;
     }
 
     /// Adds a block of another origin.

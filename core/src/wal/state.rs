@@ -75,6 +75,18 @@ impl State {
         }
     }
 
+    /// From here on local records have offsets at or above these, in blocks of their own, and depend on all that is named.
+    pub(super) fn step_above(&mut self, offsets: &[(PartitionId, Offset)], observed: &VersionVector) {
+        for (partition, offset) in offsets {
+            if let Some(next) = self.offsets.get_mut(partition.index()) {
+                *next = (*next).max(*offset);
+            }
+        }
+        self.pending.close_block();
+        self.observed.join(observed);
+        self.seen.join(observed);
+    }
+
     /// Gives a record its offset and its place in the pending group.
     pub(super) fn push(&mut self, mutation: &Mutation, hlc: Hlc, in_batch: bool) {
         let partitions = u16::try_from(self.offsets.len()).expect("partitions are counted in 16 bits");

@@ -21,7 +21,7 @@ use super::ticket::Ticket;
 use crate::causal::VersionVector;
 use crate::clock::HybridClock;
 use crate::error::Error;
-use crate::id::{GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, TreeName};
+use crate::id::{GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, TreeName};
 use crate::limits::{Limits, MAX_GROUPS_IN_FLIGHT};
 use crate::record::{Group, Mutation, ReadyGroup};
 use crate::wal::WalMetrics;
@@ -163,6 +163,12 @@ impl Writer {
     /// The highest HLC of records that a local write may have seen, by foreign origin.
     pub fn observed(&self) -> VersionVector {
         self.0.state.lock().observed.clone()
+    }
+
+    /// From here on local writes have offsets at or above these, and depend on all that is named. Their clock is the
+    /// caller's matter.
+    pub fn step_above(&self, offsets: &[(PartitionId, Offset)], observed: &VersionVector) {
+        self.0.state.lock().step_above(offsets, observed);
     }
 
     /// A promise about the local origin: up to which HLC it is complete with the applied log, and where that log ends.

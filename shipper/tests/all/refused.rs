@@ -42,7 +42,7 @@ async fn f55_a_log_that_went_back_ships_nothing_until_the_peer_holds_less() {
         format!("partition {partition} b holds {} records", tail.next.advanced(3)),
         format!("here are {}", tail.next),
         "newest copy of its data directory".into(),
-        "new cluster id".into(),
+        "peers reseed".into(),
         "Delete nothing on the peers".into(),
     ] {
         assert!(reason.contains(&part), "{part:?} in {reason}");

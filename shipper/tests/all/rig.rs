@@ -73,6 +73,7 @@ impl Rig {
         let config = ShipperConfig {
             peer: DialTarget { peer: id("b"), url: "mem://b".into() },
             forward: false,
+            hold: Arc::new(|_| {}),
             boot: BootId::new(3),
             known_clusters: Arc::new(|| vec![id("c"), id("b")]),
             transport: Arc::new(self.network.endpoint(&id("a"))),

@@ -62,7 +62,11 @@ fn text(report: &Collected) -> String {
         None => "held by nobody: everything is acknowledged and in snapshots".to_owned(),
         Some(holder) => format!(
             "held by {} from {} on, {}",
-            if holder.consumer == "checkpoint" { "the tree's own checkpoint" } else { &holder.consumer },
+            match holder.consumer.as_str() {
+                "checkpoint" => "the tree's own checkpoint",
+                "age" => "nobody: what is older than wal_retention goes",
+                consumer => consumer,
+            },
             holder.position,
             bytes_for_people(holder.bytes)
         ),

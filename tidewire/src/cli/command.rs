@@ -10,7 +10,7 @@ use super::collect::GcArgs;
 use super::config::ConfigCommand;
 use super::data::{KeyArgs, PutArgs, RangeArgs, ScanArgs, WatchArgs};
 use super::load::LoadArgs;
-use super::sinks::{AddPeerArgs, DeadLettersCommand, PeerArgs, SinksCommand};
+use super::sinks::{AddPeerArgs, DeadLettersCommand, PeerArgs, ReseedArgs, SinksCommand};
 use super::wal::WalCommand;
 use super::{Failure, collect, config, data, load, sinks, status, wal};
 use crate::bench::BenchArgs;
@@ -77,6 +77,8 @@ enum PeersCommand {
     List(Connection),
     /// Exchange writes with another cluster, until the next restart
     Add(AddPeerArgs),
+    /// Take a snapshot of a tree, or of all, from a cluster: after files were put back from a copy
+    Reseed(ReseedArgs),
     /// End the exchange with a cluster and free what it holds of the logs
     Remove(PeerArgs),
 }
@@ -114,6 +116,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         Command::Gc(args) => collect::gc(&args, out)?,
         Command::Peers(PeersCommand::List(connection)) => status::peers(&connection, out)?,
         Command::Peers(PeersCommand::Add(args)) => sinks::add_peer(&args, out)?,
+        Command::Peers(PeersCommand::Reseed(args)) => sinks::reseed(&args, out)?,
         Command::Peers(PeersCommand::Remove(args)) => sinks::remove_peer(&args, out)?,
         Command::Sinks(command) => sinks::sinks(&command, out)?,
         Command::DeadLetters(command) => sinks::dead_letters(&command, out)?,

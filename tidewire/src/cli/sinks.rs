@@ -59,6 +59,18 @@ pub(crate) struct AddPeerArgs {
     connection: Connection,
 }
 
+/// From whom a snapshot is taken.
+#[derive(Debug, Args)]
+pub(crate) struct ReseedArgs {
+    /// The other cluster's id
+    id: String,
+    /// Only this tree; else every tree that is exchanged with it
+    #[arg(long, value_name = "TREE")]
+    tree: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
 /// A peer of a server.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
@@ -162,6 +174,14 @@ pub(crate) fn remove_peer(args: &PeerArgs, out: &mut dyn Write) -> Result<(), Fa
     let path = format!("/v1/admin/peers/{}", segment(&args.id));
     Client::new(&args.connection)?.order("DELETE", &path, &[], None)?;
     writeln!(out, "removed {}; what it held of the logs is free", args.id)?;
+    Ok(())
+}
+
+pub(crate) fn reseed(args: &ReseedArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let path = format!("/v1/admin/peers/{}/reseed", segment(&args.id));
+    let query: Vec<(&str, &[u8])> = args.tree.iter().map(|tree| ("tree", tree.as_bytes())).collect();
+    Client::new(&args.connection)?.order("POST", &path, &query, None)?;
+    writeln!(out, "asked {} for a snapshot; status shows how far it is", args.id)?;
     Ok(())
 }
 

@@ -78,6 +78,10 @@ impl Site for Cluster {
                 self.add_peer(peer).await?;
                 Ok(json!({"peer": id}))
             }
+            Order::ReseedPeer { id, tree } => {
+                let trees = self.reseed(&id, tree.as_deref()).await?;
+                Ok(json!({"peer": id, "trees": trees}))
+            }
             Order::RemovePeer(id) => {
                 self.remove_peer(&id).await?;
                 Ok(json!({"peer": id}))

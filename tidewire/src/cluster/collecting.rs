@@ -1,8 +1,10 @@
 //! Collecting the logs of a cluster, and who holds them.
 
+use std::time::Duration;
+
 use tidewire_core::cursors::{Consumer, Registry, Window};
 use tidewire_core::error::{Error, ErrorKind};
-use tidewire_core::gc::{self, Claim, GcReport, Holder, Retention};
+use tidewire_core::gc::{self, Claim, GcReport, Holder, PassOptions, Retention};
 use tidewire_core::tree::{LogView, Tree};
 
 use super::handle::Cluster;
@@ -20,7 +22,25 @@ impl Cluster {
             Error::new(ErrorKind::NotFound, format!("no tree {tree:?} is open on {}", self.id()))
         })?;
         let _turn = consumers.collecting.lock().await;
-        gc::collect(&consumers.tree, &consumers.registry, dry_run).await
+        let wal_retention = Some(self.0.limits.wal_retention).filter(|age| *age > Duration::ZERO);
+        let options = PassOptions { dry_run, may_snapshot: true, wal_retention };
+        gc::collect(&consumers.tree, &consumers.registry, options).await
+    }
+
+    /// One reason for each log that is over its bound of bytes.
+    pub(super) fn alarms(&self) -> Vec<String> {
+        let over = self.trees().into_iter().filter_map(|tree| {
+            let name = tree.identity().tree.to_string();
+            self.0.links.consumers_of(&name).filter(|consumers| consumers.pressure.is_high())?;
+            let (retained, bound) = (tree.bounds().retained_bytes, self.0.limits.wal_max_bytes);
+            let held = self.pinned_by(&tree).map_or_else(String::new, |pin| {
+                format!("; {} holds {} of them: mend or remove it", pin.consumer, pin.bytes)
+            });
+            Some(format!(
+                "tree {name}: its log retains {retained} bytes, more than wal_max_bytes = {bound}{held}"
+            ))
+        });
+        over.collect()
     }
 
     /// The consumer that keeps most of a tree's log from going.

@@ -133,7 +133,10 @@ impl Cluster {
         }
         self.0.links.listen(&self.0.tasks).await?;
         for tree in self.trees() {
-            self.0.links.enroll_tree(&self.0.tasks, &tree, self.0.meta.store(), &self.0.limits).await?;
+            self.0
+                .links
+                .enroll_tree(&self.0.tasks, &tree, self.0.meta.store(), &self.0.limits, &self.0.random)
+                .await?;
         }
         for peer in &self.0.config.peers {
             self.add_peer(peer.clone()).await?;
@@ -189,7 +192,10 @@ impl Cluster {
         }
         let configured = self.0.config.trees.iter().find(|tree| tree.name == name).cloned();
         let tree = self.open_tree(&configured.unwrap_or_else(|| config::TreeConfig::new(name))).await?;
-        self.0.links.enroll_tree(&self.0.tasks, &tree, self.0.meta.store(), &self.0.limits).await?;
+        self.0
+            .links
+            .enroll_tree(&self.0.tasks, &tree, self.0.meta.store(), &self.0.limits, &self.0.random)
+            .await?;
         self.0.links.connect(&self.0.tasks, &self.0.random).await?;
         Ok(tree)
     }

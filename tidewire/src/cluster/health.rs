@@ -31,6 +31,7 @@ impl Cluster {
     /// The reasons.
     pub fn readiness(&self) -> Result<(), Vec<String>> {
         let mut reasons = self.failures();
+        reasons.extend(self.seeding());
         reasons.extend(self.0.sinks.troubles());
         if self.stop_token().is_cancelled() || self.0.links.is_stopping() {
             reasons.insert(0, "shutting down".to_owned());
@@ -68,8 +69,13 @@ impl Cluster {
                 peer.reason.unwrap_or_else(|| "refused".to_owned())
             )
         });
-        let reasons: Vec<String> =
-            failures.into_iter().chain(refusals).chain(self.0.sinks.troubles()).collect();
+        let reasons: Vec<String> = failures
+            .into_iter()
+            .chain(self.seeding())
+            .chain(self.alarms())
+            .chain(refusals)
+            .chain(self.0.sinks.troubles())
+            .collect();
         let state =
             if state == HealthState::Ok && !reasons.is_empty() { HealthState::Degraded } else { state };
         Health { state, reasons }

@@ -10,6 +10,7 @@ use tidewire_applier::{Applier, ApplierMetrics, ReceiveState, ReceiveStatus, Ser
 use tidewire_core::clock::WallClock;
 use tidewire_core::cursors::Registry;
 use tidewire_core::error::{Error, ErrorKind};
+use tidewire_core::gc::{Keeper, Pressure};
 use tidewire_core::id::{BootId, ClusterId, TreeName};
 use tidewire_core::limits::Limits;
 use tidewire_core::meta::MetaStore;
@@ -21,11 +22,10 @@ use tidewire_core::tree::Tree;
 use tidewire_shipper::{ShipperConfig, ShipperHandle, ShipperMetrics, ShipperState, ShipperStatus};
 
 use super::collecting::{release, window};
+use super::consumers::{flush, hold, keep_collected, keep_cursors};
 use crate::config::Peer;
 use crate::status::{Direction, Lag, PeerState, PeerStatus};
 
-/// How often positions of consumers are stored.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// How long a stopping cluster waits for peers to acknowledge what they have not yet.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -37,6 +37,7 @@ struct Enrolled {
     cursors: Arc<Registry>,
     /// One pass of the collector at a time.
     collecting: Arc<tokio::sync::Mutex<()>>,
+    pressure: Arc<Pressure>,
 }
 
 /// The consumers of a tree's log, for whoever collects it.
@@ -44,6 +45,7 @@ pub(super) struct Consumers {
     pub(super) tree: Tree,
     pub(super) registry: Arc<Registry>,
     pub(super) collecting: Arc<tokio::sync::Mutex<()>>,
+    pub(super) pressure: Arc<Pressure>,
 }
 
 /// A shipper that is to be started.
@@ -116,6 +118,7 @@ impl Links {
         tree: &Tree,
         meta: Arc<dyn MetaStore>,
         limits: &Limits,
+        random: &Random,
     ) -> Result<(), Error> {
         let name = tree.identity().tree.clone();
         let log = tree.clone();
@@ -135,8 +138,18 @@ impl Links {
         if let Some(server) = &*self.server.lock() {
             server.enroll_tree(applier.clone());
         }
-        let collecting = Arc::default();
-        state.trees.insert(name, Enrolled { tree: tree.clone(), applier, cursors, collecting });
+        let (collecting, pressure) = (Arc::default(), Arc::default());
+        let enrolled = Enrolled { tree: tree.clone(), applier, cursors, collecting, pressure };
+        let keeper = Keeper {
+            tree: enrolled.tree.clone(),
+            registry: enrolled.cursors.clone(),
+            turn: enrolled.collecting.clone(),
+            pressure: enrolled.pressure.clone(),
+            limits: limits.clone(),
+            random: random.fork(),
+        };
+        keep_collected(tasks, keeper);
+        state.trees.insert(name, enrolled);
         Ok(())
     }
 
@@ -184,6 +197,7 @@ impl Links {
             let config = ShipperConfig {
                 peer: DialTarget { peer: missing.peer, url: missing.url },
                 forward: missing.forward,
+                hold: hold(&missing.enrolled.cursors, &consumer),
                 boot: self.boot,
                 known_clusters: Arc::new(move || known.clone()),
                 transport: transport.clone(),
@@ -223,6 +237,25 @@ impl Links {
             }
         }
         Ok(missing)
+    }
+
+    /// Which trees a peer exchanges; empty: all.
+    pub(super) fn exchanged(&self, id: &ClusterId) -> Result<Vec<String>, Error> {
+        let state = self.state.lock();
+        let nobody = || Error::new(ErrorKind::NotFound, format!("there is no peer {id}"));
+        state.peers.get(id).map(|peer| peer.trees.clone()).ok_or_else(nobody)
+    }
+
+    /// Has every link into a tree begin anew.
+    pub(super) fn restart_links(&self, tree: &TreeName) {
+        if let Some(server) = &*self.server.lock() {
+            server.restart_links(tree);
+        }
+    }
+
+    /// Whose seed comes into a tree, and how many bytes have come.
+    pub(super) fn seed_of(&self, tree: &TreeName) -> Option<(ClusterId, u64)> {
+        self.state.lock().trees.get(tree)?.applier.seed()
     }
 
     /// Ends the exchange with a peer. Answers how many bytes of logs only this peer held.
@@ -282,6 +315,7 @@ impl Links {
             tree: enrolled.tree.clone(),
             registry: enrolled.cursors.clone(),
             collecting: enrolled.collecting.clone(),
+            pressure: enrolled.pressure.clone(),
         })
     }
 
@@ -352,31 +386,6 @@ const PEER: &str = "peer ";
 /// The name of a peer among the consumers of a log.
 fn consumer(peer: &ClusterId) -> String {
     format!("{PEER}{peer}")
-}
-
-/// Stores positions once a second, until the tasks stop.
-fn keep_cursors(tasks: &Tasks, tree: &TreeName, cursors: Arc<Registry>) {
-    let (stop, tree) = (tasks.stop_token(), tree.clone());
-    tasks.spawn(format!("cursors of {tree}"), async move {
-        loop {
-            // Nothing ticks while no position moves.
-            let due = async {
-                cursors.unstored().await;
-                tokio::time::sleep(FLUSH_EVERY).await;
-            };
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                () = due => flush(&tree, &cursors).await,
-            }
-        }
-    });
-}
-
-async fn flush(tree: &TreeName, cursors: &Registry) {
-    if let Err(error) = cursors.flush().await {
-        tracing::warn!(%tree, %error, "positions of consumers are not stored; tried again in a second");
-    }
 }
 
 fn send_status(peer: &ClusterId, tree: &TreeName, status: &ShipperStatus, now: u64) -> PeerStatus {

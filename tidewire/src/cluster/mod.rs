@@ -7,11 +7,13 @@
 mod api;
 mod builder;
 mod collecting;
+mod consumers;
 mod directory;
 mod feeding;
 mod handle;
 mod health;
 mod links;
+mod seeding;
 mod sinks;
 
 pub use builder::ClusterBuilder;

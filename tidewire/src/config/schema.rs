@@ -94,6 +94,16 @@ pub(super) const SECTIONS: &[Section] = &[
             key("pending_bytes", Kind::Size, "What may wait for the disk; at the bound writers wait."),
             key("recent_bytes", Kind::Size, "Recent groups kept in memory for those that follow the log."),
             key("linger", Kind::Duration, "Longest time that a group waits for company; at most 10ms."),
+            key(
+                "wal_retention",
+                Kind::Duration,
+                "What is older goes even if a peer or sink needs it, which is seeded anew then; 0s: off.",
+            ),
+            key(
+                "wal_max_bytes",
+                Kind::Size,
+                "A log that retains more raises an alarm; nothing that is needed goes. 0B: off.",
+            ),
         ],
     ),
     Section {

@@ -63,6 +63,8 @@ impl ClusterConfig {
             segment_bytes_min: self.log.segment_bytes_min.get(),
             segment_bytes_max: self.log.segment_bytes_max.get(),
             linger: self.log.linger.get(),
+            wal_retention: self.log.wal_retention.get(),
+            wal_max_bytes: self.log.wal_max_bytes.get(),
             ..Limits::default()
         }
     }
@@ -147,6 +149,10 @@ pub struct LogSettings {
     pub recent_bytes: ByteSize,
     /// Longest time that a group waits for company.
     pub linger: HumanDuration,
+    /// What is older may go though a consumer needs it; zero: nothing may.
+    pub wal_retention: HumanDuration,
+    /// A log that retains more raises an alarm; zero: no bound.
+    pub wal_max_bytes: ByteSize,
 }
 
 impl Default for LogSettings {
@@ -158,6 +164,8 @@ impl Default for LogSettings {
             pending_bytes: ByteSize::new(limits.pending_bytes as u64),
             recent_bytes: ByteSize::new(limits.recent_bytes as u64),
             linger: limits.linger.into(),
+            wal_retention: limits.wal_retention.into(),
+            wal_max_bytes: ByteSize::new(limits.wal_max_bytes),
         }
     }
 }

@@ -100,6 +100,21 @@ impl ClusterConfig {
         for (key, given, least, most) in times {
             check_range(key, given, HumanDuration::from(least), HumanDuration::from(most), problems);
         }
+        let shortest = HumanDuration::from(Duration::from_mins(1));
+        if log.wal_retention.get() > Duration::ZERO && log.wal_retention < shortest {
+            let message = format!(
+                "{} would leave a peer no time to come back; write {shortest} or more, or \"0s\" for no such bound",
+                log.wal_retention
+            );
+            problems.push(Problem::new("log.wal_retention", message));
+        }
+        if log.wal_max_bytes.get() > 0 && log.wal_max_bytes < log.segment_bytes_max {
+            let message = format!(
+                "{} is less than one segment, log.segment_bytes_max = {}, which always stays; write more, or \"0B\" for no bound",
+                log.wal_max_bytes, log.segment_bytes_max
+            );
+            problems.push(Problem::new("log.wal_max_bytes", message));
+        }
     }
 
     fn check_trees(&self, problems: &mut Vec<Problem>) {
@@ -305,6 +320,23 @@ mod tests {
     #[test]
     fn the_defaults_are_valid() {
         ClusterConfig::new("eu-west", "./data").validate().expect("defaults");
+    }
+
+    #[test]
+    fn the_bounds_of_the_collector_are_off_or_leave_room() {
+        let problems = |retention: &str, bytes: &str| -> Vec<String> {
+            let mut config = ClusterConfig::new("eu-west", "./data");
+            config.log.wal_retention = retention.parse().expect("a duration");
+            config.log.wal_max_bytes = bytes.parse().expect("a size");
+            let error = config.validate().err();
+            let keys =
+                error.map(|error| error.problems().iter().map(|problem| problem.key.clone()).collect());
+            keys.unwrap_or_default()
+        };
+        let none: Vec<String> = Vec::new();
+        assert_eq!(problems("0s", "0B"), none);
+        assert_eq!(problems("7d", "10GiB"), none);
+        assert_eq!(problems("5s", "1MiB"), ["log.wal_retention", "log.wal_max_bytes"]);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(super) enum AdminResource {
     Peers,
     /// One peer.
     Peer(String),
+    /// A snapshot of a peer.
+    PeerReseed(String),
 }
 
 /// What can be done with a sink.
@@ -66,7 +68,14 @@ pub enum Order {
     },
     /// Exchange writes with another cluster.
     AddPeer(Peer),
-    /// End that.
+    /// Take a snapshot from it.
+    ReseedPeer {
+        /// Its id.
+        id: String,
+        /// Of one tree; else of all.
+        tree: Option<String>,
+    },
+    /// End the exchange.
     RemovePeer(String),
 }
 
@@ -83,6 +92,7 @@ impl AdminResource {
             ["dead-letters", name] => Self::DeadLetters((*name).to_owned()),
             ["peers"] => Self::Peers,
             ["peers", name] => Self::Peer((*name).to_owned()),
+            ["peers", name, "reseed"] => Self::PeerReseed((*name).to_owned()),
             _ => return None,
         })
     }
@@ -91,7 +101,7 @@ impl AdminResource {
         match self {
             Self::Sinks | Self::DeadLetters(_) => "GET, HEAD",
             Self::Sink(_) | Self::Peer(_) => "DELETE",
-            Self::SinkAction(..) => "POST",
+            Self::SinkAction(..) | Self::PeerReseed(_) => "POST",
             Self::Peers => "GET, HEAD, POST",
         }
     }
@@ -120,6 +130,7 @@ impl Api {
             }
             AdminResource::Peers => return Ok(json_answer(&json!({"peers": self.site.status().peers}))),
             AdminResource::Peer(id) => Order::RemovePeer(id),
+            AdminResource::PeerReseed(id) => Order::ReseedPeer { id, tree },
         };
         Ok(json_answer(&self.site.carry_out(order).await?))
     }
@@ -136,6 +147,7 @@ mod tests {
     #[test]
     fn a_path_below_admin_names_one_thing_to_do() {
         assert_eq!(parse("sinks/a/pause"), Some(AdminResource::SinkAction("a".into(), SinkAction::Pause)));
+        assert_eq!(parse("peers/a/reseed").map(|resource| resource.methods()), Some("POST"));
         assert_eq!(parse("sinks/a").map(|resource| resource.methods()), Some("DELETE"));
         for bad in ["", "sink", "sinks/a/halt", "sinks/a/pause/now", "dead-letters", "peers/a/b"] {
             assert_eq!(parse(bad), None, "{bad}");

@@ -31,23 +31,23 @@ pub(in crate::tree) struct EntryView<'a> {
 
 /// Collects the entries of a chunk.
 #[derive(Debug, Default)]
-pub(super) struct ChunkBuilder {
+pub(in crate::tree) struct ChunkBuilder {
     raw: Vec<u8>,
     count: u32,
 }
 
 impl ChunkBuilder {
     /// Bytes of the entries so far.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::tree) fn bytes(&self) -> usize {
         self.raw.len()
     }
 
     /// Number of entries so far.
-    pub(super) fn count(&self) -> u32 {
+    pub(in crate::tree) fn count(&self) -> u32 {
         self.count
     }
 
-    pub(super) fn push(&mut self, entry: &EntryView<'_>) {
+    pub(in crate::tree) fn push(&mut self, entry: &EntryView<'_>) {
         let flags = if entry.value.is_some() { LIVE } else { 0 }
             | if entry.deadline_ms.is_some() { DEADLINE } else { 0 };
         self.raw.push(flags);
@@ -66,7 +66,7 @@ impl ChunkBuilder {
     }
 
     /// The bytes of the chunk; the builder is empty again.
-    pub(super) fn seal(&mut self, incarnation: Incarnation, index: usize) -> Vec<u8> {
+    pub(in crate::tree) fn seal(&mut self, incarnation: Incarnation, index: usize) -> Vec<u8> {
         let mut body = vec![0; lz4_flex::block::get_maximum_output_size(self.raw.len())];
         let packed = lz4_flex::block::compress_into(&self.raw, &mut body).unwrap_or(usize::MAX);
         let (body, encoding) =
@@ -98,7 +98,7 @@ pub(super) fn seed(incarnation: Incarnation, index: usize) -> u64 {
 
 /// A chunk whose checksum was right. Its memory serves one chunk after the other.
 #[derive(Debug, Default)]
-pub(super) struct Chunk {
+pub(in crate::tree) struct Chunk {
     raw: Vec<u8>,
     count: u32,
 }
@@ -106,7 +106,7 @@ pub(super) struct Chunk {
 impl Chunk {
     /// Checks the bytes of a chunk, all of them, and unpacks its entries in place of those that are here. After an
     /// error there are none.
-    pub(super) fn parse(
+    pub(in crate::tree) fn parse(
         &mut self,
         bytes: &[u8],
         incarnation: Incarnation,
@@ -156,12 +156,12 @@ impl Chunk {
     }
 
     /// How many entries it says it has.
-    pub(super) fn count(&self) -> u32 {
+    pub(in crate::tree) fn count(&self) -> u32 {
         self.count
     }
 
     /// Its entries, in key order.
-    pub(super) fn entries(&self) -> impl Iterator<Item = Result<EntryView<'_>, FormatError>> {
+    pub(in crate::tree) fn entries(&self) -> impl Iterator<Item = Result<EntryView<'_>, FormatError>> {
         let mut fields = Fields::new("an entry of a snapshot", &self.raw);
         let mut left = self.count;
         std::iter::from_fn(move || match (left, fields.is_empty()) {

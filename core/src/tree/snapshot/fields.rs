@@ -4,14 +4,14 @@ use crate::record::FormatError;
 
 /// What is left to read of a structure. Every reading fails once the bytes are used up.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'a> {
+pub(in crate::tree) struct Fields<'a> {
     rest: &'a [u8],
     /// The structure, for the message.
     what: &'static str,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(what: &'static str, bytes: &'a [u8]) -> Self {
+    pub(in crate::tree) fn new(what: &'static str, bytes: &'a [u8]) -> Self {
         Self { rest: bytes, what }
     }
 
@@ -21,47 +21,47 @@ impl<'a> Fields<'a> {
         Ok(head)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, FormatError> {
+    pub(in crate::tree) fn u8(&mut self) -> Result<u8, FormatError> {
         self.array().map(|[byte]| *byte)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, FormatError> {
+    pub(in crate::tree) fn u16(&mut self) -> Result<u16, FormatError> {
         self.array().map(|bytes| u16::from_le_bytes(*bytes))
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, FormatError> {
+    pub(in crate::tree) fn u32(&mut self) -> Result<u32, FormatError> {
         self.array().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, FormatError> {
+    pub(in crate::tree) fn u64(&mut self) -> Result<u64, FormatError> {
         self.array().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
     /// So many bytes, as a slice of what is read.
-    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
+    pub(in crate::tree) fn bytes(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
         let (head, rest) = self.rest.split_at_checked(count).ok_or(FormatError::Short(self.what))?;
         self.rest = rest;
         Ok(head)
     }
 
     /// A length in 32 bits, then that many bytes.
-    pub(super) fn string(&mut self) -> Result<&'a [u8], FormatError> {
+    pub(in crate::tree) fn string(&mut self) -> Result<&'a [u8], FormatError> {
         let length = self.u32()?;
         self.bytes(length as usize)
     }
 
     /// A count in 32 bits of things that take at least `least` bytes each: never more than can follow.
-    pub(super) fn count(&mut self, least: usize) -> Result<usize, FormatError> {
+    pub(in crate::tree) fn count(&mut self, least: usize) -> Result<usize, FormatError> {
         let count = self.u32()? as usize;
         if count > self.rest.len() / least { Err(FormatError::Short(self.what)) } else { Ok(count) }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::tree) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// Nothing may be left.
-    pub(super) fn finish(self) -> Result<(), FormatError> {
+    pub(in crate::tree) fn finish(self) -> Result<(), FormatError> {
         if self.rest.is_empty() {
             Ok(())
         } else {

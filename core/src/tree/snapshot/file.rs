@@ -25,7 +25,7 @@ pub(in crate::tree) enum SnapshotFault {
 
 impl SnapshotFault {
     /// Whether another Tidewire wrote it: then it is left alone.
-    pub(super) fn is_newer(&self) -> bool {
+    pub(in crate::tree) fn is_newer(&self) -> bool {
         matches!(self, Self::Format(FormatError::Version { .. }))
     }
 }
@@ -33,16 +33,20 @@ impl SnapshotFault {
 /// A snapshot that is there to be read.
 pub(in crate::tree) struct SnapshotFile {
     file: Arc<dyn DiskFile>,
-    pub(super) name: SnapshotName,
+    pub(in crate::tree) name: SnapshotName,
     pub(in crate::tree) header: SnapshotHeader,
     pub(in crate::tree) footer: SnapshotFooter,
     /// Bytes of the whole file.
-    pub(super) bytes: u64,
+    pub(in crate::tree) bytes: u64,
 }
 
 impl SnapshotFile {
     /// Reads header and footer, and checks that they describe this file from its first byte to its last.
-    pub(super) fn open(disk: &dyn Disk, dir: &Path, name: SnapshotName) -> Result<Self, SnapshotFault> {
+    pub(in crate::tree) fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        name: SnapshotName,
+    ) -> Result<Self, SnapshotFault> {
         let file = disk.open(&dir.join(name.file()), OpenMode::Read)?;
         let bytes = file.len()?;
         let prefix = read(file.as_ref(), 0, PREFIX_BYTES, bytes)?;
@@ -77,12 +81,12 @@ impl SnapshotFile {
     }
 
     /// Number of chunks.
-    pub(super) fn chunks(&self) -> usize {
+    pub(in crate::tree) fn chunks(&self) -> usize {
         self.footer.chunks.len()
     }
 
     /// Reads a run of chunks with one call, checks each, and shows it.
-    pub(super) fn read(
+    pub(in crate::tree) fn read(
         &self,
         run: Range<usize>,
         mut visit: impl FnMut(&Chunk) -> Result<(), SnapshotFault>,

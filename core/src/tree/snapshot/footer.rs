@@ -11,19 +11,19 @@ const WHAT: &str = "the footer of a snapshot";
 const MAGIC: &[u8; 4] = b"TWQ1";
 const TAIL: &[u8; 4] = b"TWQE";
 /// Length of the footer, then a magic: the last bytes of the file.
-pub(super) const TAIL_BYTES: usize = 8;
+pub(in crate::tree) const TAIL_BYTES: usize = 8;
 
 /// Where one chunk lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChunkPlace {
+pub(in crate::tree) struct ChunkPlace {
     /// Its first byte in the file.
-    pub(super) at: u64,
+    pub(in crate::tree) at: u64,
     /// Its length, checksum included.
-    pub(super) length: u32,
+    pub(in crate::tree) length: u32,
     /// How many entries it has.
-    pub(super) entries: u32,
+    pub(in crate::tree) entries: u32,
     /// Its checksum.
-    pub(super) crc: u32,
+    pub(in crate::tree) crc: u32,
 }
 
 /// The end of a snapshot.
@@ -34,16 +34,30 @@ pub(in crate::tree) struct SnapshotFooter {
     /// Entries, tombstones included.
     pub(in crate::tree) entries: u64,
     /// Bytes of the entries before they were packed.
-    pub(super) raw_bytes: u64,
+    pub(in crate::tree) raw_bytes: u64,
     /// The chunks in order.
-    pub(super) chunks: Vec<ChunkPlace>,
+    pub(in crate::tree) chunks: Vec<ChunkPlace>,
     /// The records below [`end`](Self::end) that lost on arrival, as ranges of positions.
     pub(in crate::tree) superseded: Vec<Range<Lsn>>,
 }
 
+impl ChunkPlace {
+    /// The place of the bytes of a chunk.
+    pub(in crate::tree) fn of(at: u64, entries: u32, bytes: &[u8]) -> Self {
+        let crc = bytes.last_chunk().map_or(0, |crc| u32::from_le_bytes(*crc));
+        let length = u32::try_from(bytes.len()).expect("a chunk has at most 32 MiB");
+        Self { at, length, entries, crc }
+    }
+}
+
 impl SnapshotFooter {
+    /// The footer of a snapshot without a chunk that ends where it begins.
+    pub(in crate::tree) fn new(covered: Lsn) -> Self {
+        Self { end: covered, entries: 0, raw_bytes: 0, chunks: Vec::new(), superseded: Vec::new() }
+    }
+
     /// The footer and the tail behind it.
-    pub(super) fn encode(&self, incarnation: Incarnation) -> Vec<u8> {
+    pub(in crate::tree) fn encode(&self, incarnation: Incarnation) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         let count = |count: usize| u32::try_from(count).expect("counted in 32 bits").to_le_bytes();
         for word in [self.end.get(), self.entries, self.raw_bytes] {
@@ -70,7 +84,7 @@ impl SnapshotFooter {
     }
 
     /// The length of the footer before these last bytes of a file.
-    pub(super) fn length(tail: &[u8]) -> Result<usize, FormatError> {
+    pub(in crate::tree) fn length(tail: &[u8]) -> Result<usize, FormatError> {
         let mut fields = Fields::new(WHAT, tail);
         let length = fields.u32()? as usize;
         if fields.bytes(TAIL.len())? != TAIL {
@@ -81,7 +95,7 @@ impl SnapshotFooter {
     }
 
     /// Reads a footer back, without the tail, checksum included.
-    pub(super) fn decode(bytes: &[u8], incarnation: Incarnation) -> Result<Self, FormatError> {
+    pub(in crate::tree) fn decode(bytes: &[u8], incarnation: Incarnation) -> Result<Self, FormatError> {
         let (body, crc) = bytes.split_last_chunk::<4>().ok_or(FormatError::Short(WHAT))?;
         if !body.starts_with(MAGIC) {
             return Err(FormatError::Magic("footer of a snapshot"));

@@ -40,7 +40,7 @@ pub(in crate::tree) struct SnapshotHeader {
 }
 
 impl SnapshotHeader {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(in crate::tree) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&0_u16.to_le_bytes());
@@ -74,7 +74,7 @@ impl SnapshotHeader {
     }
 
     /// How long the header is that begins so, its checksum included.
-    pub(super) fn length(prefix: &[u8]) -> Result<usize, FormatError> {
+    pub(in crate::tree) fn length(prefix: &[u8]) -> Result<usize, FormatError> {
         let mut fields = Fields::new(WHAT, prefix);
         if fields.bytes(MAGIC.len())? != MAGIC {
             return Err(FormatError::Magic("snapshot"));
@@ -91,7 +91,7 @@ impl SnapshotHeader {
     }
 
     /// Reads a header back, checksum included.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    pub(in crate::tree) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         if Self::length(bytes)? != bytes.len() {
             return Err(FormatError::Short(WHAT));
         }

@@ -28,11 +28,18 @@ mod rig;
 #[cfg(test)]
 mod tests;
 
+pub(super) use chunk::{ChunkBuilder, EntryView};
 #[cfg(any(test, feature = "test-util"))]
 pub use decoders::DECODERS;
-pub(super) use file::SnapshotFile;
+pub(super) use fields::Fields;
+pub(super) use file::{SnapshotFault, SnapshotFile};
+pub(super) use footer::{ChunkPlace, SnapshotFooter};
+pub(super) use header::SnapshotHeader;
 pub(super) use loading::{PROGRESS_EVERY, load};
+pub(super) use name::SnapshotName;
 pub(super) use schedule::keep_snapshots;
 pub use store::SnapshotInfo;
 pub(super) use store::Snapshots;
 pub use taking::SnapshotReport;
+pub(super) use taking::{cannot_write, read_some};
+pub(super) use writer::SnapshotWriter;

@@ -2,35 +2,35 @@
 
 /// A snapshot of a tree by number; later ones are higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SnapshotName(u64);
+pub(in crate::tree) struct SnapshotName(u64);
 
 impl SnapshotName {
-    pub(super) const fn new(number: u64) -> Self {
+    pub(in crate::tree) const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    pub(super) const fn number(self) -> u64 {
+    pub(in crate::tree) const fn number(self) -> u64 {
         self.0
     }
 
     /// The name of the finished file.
-    pub(super) fn file(self) -> String {
+    pub(in crate::tree) fn file(self) -> String {
         format!("{:020}.snap", self.0)
     }
 
     /// The name of the file while it is being written.
-    pub(super) fn temporary(self) -> String {
+    pub(in crate::tree) fn temporary(self) -> String {
         format!("{}.tmp", self.file())
     }
 
     /// The snapshot of a finished file.
-    pub(super) fn of_file(name: &str) -> Option<Self> {
+    pub(in crate::tree) fn of_file(name: &str) -> Option<Self> {
         let digits = name.strip_suffix(".snap").filter(|digits| digits.len() == 20)?;
         digits.parse().ok().map(Self)
     }
 
     /// Whether a file is what a crash left of one that was being written.
-    pub(super) fn is_temporary(name: &str) -> bool {
+    pub(in crate::tree) fn is_temporary(name: &str) -> bool {
         name.strip_suffix(".tmp").and_then(Self::of_file).is_some()
     }
 }

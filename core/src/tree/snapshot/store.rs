@@ -36,7 +36,7 @@ pub struct SnapshotInfo {
 }
 
 impl SnapshotInfo {
-    pub(super) fn of(header: &SnapshotHeader, footer: &SnapshotFooter, bytes: u64) -> Self {
+    pub(in crate::tree) fn of(header: &SnapshotHeader, footer: &SnapshotFooter, bytes: u64) -> Self {
         Self {
             number: header.number,
             covered: header.covered,
@@ -65,7 +65,7 @@ pub(in crate::tree) struct Snapshots {
     found_any: bool,
     kept: Mutex<Kept>,
     /// Held by whoever writes one.
-    pub(super) writing: tokio::sync::Mutex<()>,
+    pub(in crate::tree) writing: tokio::sync::Mutex<()>,
 }
 
 impl Snapshots {
@@ -140,7 +140,7 @@ impl Snapshots {
     }
 
     /// The number of the next snapshot. A number is given out once.
-    pub(super) fn next_number(&self) -> u64 {
+    pub(in crate::tree) fn next_number(&self) -> u64 {
         let mut kept = self.kept.lock();
         let number = kept.next;
         kept.next += 1;
@@ -148,12 +148,16 @@ impl Snapshots {
     }
 
     /// Begins a file. Blocks.
-    pub(super) fn begin(&self, header: &SnapshotHeader, chunk_bytes: usize) -> io::Result<SnapshotWriter> {
+    pub(in crate::tree) fn begin(
+        &self,
+        header: &SnapshotHeader,
+        chunk_bytes: usize,
+    ) -> io::Result<SnapshotWriter> {
         SnapshotWriter::create(self.disk.clone(), &self.dir, header, chunk_bytes)
     }
 
     /// Takes note of a snapshot that is durable, and removes those that are not needed any more. Blocks.
-    pub(super) fn add(&self, info: SnapshotInfo) {
+    pub(in crate::tree) fn add(&self, info: SnapshotInfo) {
         self.kept.lock().usable.push(info);
         self.prune();
     }
@@ -179,6 +183,35 @@ impl Snapshots {
         if self.disk.exists(&self.dir.join(&temporary)).unwrap_or(true) {
             self.remove_all([temporary]);
         }
+    }
+
+    /// Removes those with lower numbers: the log does not lead from them to the present state any more. Blocks.
+    pub(in crate::tree) fn drop_below(&self, number: u64) {
+        let lower: Vec<String> = {
+            let mut kept = self.kept.lock();
+            let all = kept.usable.iter().map(|info| SnapshotName::new(info.number));
+            let all = all.chain(kept.damaged.iter().copied()).filter(|name| name.number() < number);
+            let lower = all.map(SnapshotName::file).collect();
+            kept.usable.retain(|info| info.number >= number);
+            kept.damaged.retain(|name| name.number() >= number);
+            lower
+        };
+        self.remove_all(lower);
+    }
+
+    /// Removes one snapshot, finished or begun; durable when it returns. Blocks.
+    pub(in crate::tree) fn take_back(&self, number: u64) -> io::Result<()> {
+        let name = SnapshotName::new(number);
+        if !self.disk.exists(&self.dir)? {
+            return Ok(());
+        }
+        self.kept.lock().usable.retain(|info| info.number != number);
+        for path in [name.temporary(), name.file()].map(|file| self.dir.join(file)) {
+            if self.disk.exists(&path)? {
+                self.disk.remove(&path)?;
+            }
+        }
+        self.disk.sync_dir(&self.dir)
     }
 
     /// A file that stays is found again at the next start.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::chunk::EntryView;
+use super::chunk::{ChunkBuilder, EntryView};
 use super::header::SnapshotHeader;
 use super::store::{SnapshotInfo, Snapshots};
 use super::writer::SnapshotWriter;
@@ -101,7 +101,7 @@ impl Tree {
 
     /// Everything that belongs to one position. What a local write may have seen is noted after it, so it covers at
     /// least the rows of the position; what the rows hold from above, the replay adds.
-    fn snapshot_header(&self, number: u64) -> SnapshotHeader {
+    pub(in crate::tree) fn snapshot_header(&self, number: u64) -> SnapshotHeader {
         let (covered, progress, ranges) = {
             let state = self.0.applied.state.read();
             (state.next_lsn, state.progress.clone(), state.ranges())
@@ -151,12 +151,12 @@ impl Tree {
         state.bytes() + state.len() as u64 * ENTRY_BYTES
     }
 
-    fn failed(&self, error: io::Error) -> Error {
+    pub(in crate::tree) fn failed(&self, error: io::Error) -> Error {
         cannot_write(&self.0.snapshots, error).into()
     }
 }
 
-fn cannot_write(snapshots: &Snapshots, error: io::Error) -> StorageError {
+pub(in crate::tree) fn cannot_write(snapshots: &Snapshots, error: io::Error) -> StorageError {
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     let kind = if full { StorageErrorKind::Full } else { StorageErrorKind::Io };
     let said = format!("no snapshot was written to {}; the one before it stays", snapshots.dir().display());
@@ -192,7 +192,8 @@ fn fill(
     let mut bytes = 0;
     let chunk_bytes = writer.chunk_bytes();
     while bytes < (chunk_bytes * CHUNKS_PER_STEP) as u64 {
-        let (last, added) = read_some(applied, &mut writer, after.as_deref(), chunk_bytes / LOCKS_PER_CHUNK);
+        let (last, added) =
+            read_some(applied, writer.chunk(), after.as_deref(), chunk_bytes / LOCKS_PER_CHUNK);
         writer.settle();
         bytes += added;
         after = last;
@@ -204,15 +205,16 @@ fn fill(
     Ok((writer, after, bytes))
 }
 
-fn read_some(
+/// Adds entries after a key to a chunk, about `most` bytes of them. Answers the last key, or none when there are no
+/// more, and how many bytes of entries came.
+pub(in crate::tree) fn read_some(
     applied: &AppliedState,
-    writer: &mut SnapshotWriter,
+    chunk: &mut ChunkBuilder,
     after: Option<&[u8]>,
     most: usize,
 ) -> (Option<Bytes>, u64) {
     // New keys are put in order first, a few at a time: all at once would hold up the writes.
     while applied.state.read().settle_some() {}
-    let chunk = writer.chunk();
     let (mut taken, mut last) = (0, None);
     let state = applied.state.read();
     state.walk(

@@ -13,7 +13,7 @@ use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::id::{Incarnation, Lsn};
 
 /// Writes the chunks of a snapshot one after the other.
-pub(super) struct SnapshotWriter {
+pub(in crate::tree) struct SnapshotWriter {
     disk: Arc<dyn Disk>,
     file: Arc<dyn DiskFile>,
     dir: PathBuf,
@@ -30,7 +30,7 @@ pub(super) struct SnapshotWriter {
 
 impl SnapshotWriter {
     /// Begins a file under a temporary name.
-    pub(super) fn create(
+    pub(in crate::tree) fn create(
         disk: Arc<dyn Disk>,
         dir: &Path,
         header: &SnapshotHeader,
@@ -43,13 +43,7 @@ impl SnapshotWriter {
             disk.remove(&temporary)?;
         }
         let file = disk.open(&temporary, OpenMode::CreateNew)?;
-        let footer = SnapshotFooter {
-            end: header.covered,
-            entries: 0,
-            raw_bytes: 0,
-            chunks: Vec::new(),
-            superseded: Vec::new(),
-        };
+        let footer = SnapshotFooter::new(header.covered);
         Ok(Self {
             disk,
             file,
@@ -65,17 +59,17 @@ impl SnapshotWriter {
     }
 
     /// The chunk that is being filled. Call [`settle`](Self::settle) after adding to it.
-    pub(super) fn chunk(&mut self) -> &mut ChunkBuilder {
+    pub(in crate::tree) fn chunk(&mut self) -> &mut ChunkBuilder {
         &mut self.chunk
     }
 
     /// Bytes of entries from which on a chunk is closed.
-    pub(super) fn chunk_bytes(&self) -> usize {
+    pub(in crate::tree) fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
     /// Closes the chunk if it is full.
-    pub(super) fn settle(&mut self) {
+    pub(in crate::tree) fn settle(&mut self) {
         if self.chunk.bytes() >= self.chunk_bytes {
             self.seal();
         }
@@ -86,18 +80,12 @@ impl SnapshotWriter {
         self.footer.entries += u64::from(entries);
         self.footer.raw_bytes += self.chunk.bytes() as u64;
         let bytes = self.chunk.seal(self.incarnation, self.footer.chunks.len());
-        let crc = bytes.last_chunk().map_or(0, |crc| u32::from_le_bytes(*crc));
-        self.footer.chunks.push(ChunkPlace {
-            at: self.at + self.slice.len() as u64,
-            length: u32::try_from(bytes.len()).expect("a chunk has at most 32 MiB"),
-            entries,
-            crc,
-        });
+        self.footer.chunks.push(ChunkPlace::of(self.at + self.slice.len() as u64, entries, &bytes));
         self.slice.extend_from_slice(&bytes);
     }
 
     /// Writes the closed chunks, and syncs them: one sync of everything at the end would hold up the commits of the log.
-    pub(super) fn write(&mut self) -> io::Result<()> {
+    pub(in crate::tree) fn write(&mut self) -> io::Result<()> {
         if self.slice.is_empty() {
             return Ok(());
         }
@@ -109,7 +97,7 @@ impl SnapshotWriter {
     }
 
     /// Writes the footer and gives the file its name; durable when it returns. Answers the footer and the length.
-    pub(super) fn finish(
+    pub(in crate::tree) fn finish(
         mut self,
         end: Lsn,
         superseded: Vec<Range<Lsn>>,

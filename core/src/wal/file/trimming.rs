@@ -6,7 +6,7 @@ use super::spare::{MAX_SPARES, Spare};
 use super::storage::{FileStorage, failed};
 use super::trim_point::TrimPoint;
 use crate::error::StorageError;
-use crate::id::Lsn;
+use crate::id::{Hlc, Lsn};
 use crate::wal::storage::Bounds;
 
 impl FileStorage {
@@ -14,6 +14,16 @@ impl FileStorage {
     pub fn bounds_after_trim(&self, before: Lsn) -> Bounds {
         let segments = self.segments.read();
         segments.bounds_from(segments.below(before))
+    }
+
+    /// Where the first segment begins that holds a record at or above an HLC; the end if none does.
+    pub fn first_at_or_above(&self, hlc: Hlc) -> Lsn {
+        let segments = self.segments.read();
+        let young = segments.list.iter().find(|segment| segment.contents.last_hlc >= hlc);
+        young.map_or_else(
+            || segments.list.last().map_or(Lsn::ZERO, SegmentIndex::next_lsn),
+            |segment| segment.header.first_lsn,
+        )
     }
 
     pub(super) fn trim_blocking(&self, before: Lsn) -> Result<(), StorageError> {

@@ -65,7 +65,8 @@ impl Site for TestSite {
     }
 
     fn gc<'a>(&'a self, _tree: &'a str, dry_run: bool) -> BoxFuture<'a, Result<GcReport, Error>> {
-        Box::pin(async move { gc::collect(&self.tree, &self.consumers, dry_run).await })
+        let options = gc::PassOptions { dry_run, may_snapshot: true, wal_retention: None };
+        Box::pin(async move { gc::collect(&self.tree, &self.consumers, options).await })
     }
 
     fn metrics(&self) -> &Metrics {

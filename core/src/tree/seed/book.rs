@@ -1,0 +1,107 @@
+//! [`SeedBook`]: the record of seeds of an open tree, and what of it is known in memory alone.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::floors::Floors;
+use super::record::{SeedRecord, SeedWish};
+use crate::causal::Watermark;
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::id::{Incarnation, OriginTag, PartitionId};
+
+/// The seeds of a tree.
+pub(in crate::tree) struct SeedBook {
+    pub(super) disk: Arc<dyn Disk>,
+    /// The tree's own directory.
+    pub(super) dir: PathBuf,
+    incarnation: Incarnation,
+    record: RwLock<SeedRecord>,
+    storing: Mutex<()>,
+    /// Raised with every change of the floors: who read the log before starts anew.
+    epoch: AtomicU64,
+    /// A seed is being joined with the state in memory.
+    joining: AtomicBool,
+    /// Held by the one seed that may come in.
+    pub(super) staging: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl SeedBook {
+    pub(in crate::tree) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        incarnation: Incarnation,
+        record: SeedRecord,
+    ) -> Self {
+        Self {
+            disk,
+            dir,
+            incarnation,
+            record: RwLock::new(record),
+            storing: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            joining: AtomicBool::new(false),
+            staging: Arc::default(),
+        }
+    }
+
+    /// Changes the record; durable when it returns, or unchanged. Blocks.
+    pub(super) fn change(&self, change: impl FnOnce(&mut SeedRecord)) -> Result<(), StorageError> {
+        let _one = self.storing.lock();
+        let before = self.record.read().clone();
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        after.store(self.disk.as_ref(), &self.dir, self.incarnation)?;
+        *self.record.write() = after;
+        Ok(())
+    }
+
+    /// The seed that is wanted.
+    pub(in crate::tree) fn wish(&self) -> Option<SeedWish> {
+        self.record.read().wish.clone()
+    }
+
+    /// Below this mark the log may lack records of an origin that are covered here.
+    pub(in crate::tree) fn floor(&self, origin: OriginTag, partition: PartitionId) -> Watermark {
+        self.record.read().floors.get(origin, partition)
+    }
+
+    /// The partitions in which what this log lost is still missing, though the log goes on above it.
+    pub(super) fn holes(&self) -> BTreeSet<PartitionId> {
+        self.record.read().holes.clone()
+    }
+
+    pub(super) fn floors(&self) -> Floors {
+        self.record.read().floors.clone()
+    }
+
+    /// How often what the log lacks has changed since the tree was opened.
+    pub(in crate::tree) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn next_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_joining(&self, joining: bool) {
+        self.joining.store(joining, Ordering::SeqCst);
+    }
+
+    /// Whether the state in memory is between two histories: it is no seed for others then.
+    pub(super) fn is_joining(&self) -> bool {
+        self.joining.load(Ordering::SeqCst)
+    }
+
+    /// Whether a seed is coming in.
+    pub(in crate::tree) fn is_staging(&self) -> bool {
+        self.staging.try_lock().is_err()
+    }
+}

@@ -1,0 +1,217 @@
+//! [`SeedRecord`]: what a tree must know of its seeds after a crash. One small file beside its log and its snapshots, so
+//! that whoever copies the directory copies it too. Byte by byte: `docs/format.md`.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::floors::Floors;
+use crate::causal::Watermark;
+use crate::disk::{Disk, read_whole, write_atomically};
+use crate::error::{StorageError, StorageErrorKind};
+use crate::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PartitionId};
+use crate::record::{FormatError, checksum};
+use crate::tree::snapshot::Fields;
+
+const MAGIC: &[u8; 4] = b"TWR1";
+const WHAT: &str = "the record of seeds";
+const NAME: &str = "SEED";
+
+/// A seed that is wanted, whether or not the log of a giver would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeedWish {
+    /// From whom alone; None: from whoever comes first.
+    pub from: Option<ClusterId>,
+}
+
+/// What is known of the seeds of a tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::tree) struct SeedRecord {
+    /// A seed was asked for, or one was begun, and none was finished since.
+    pub(in crate::tree) wish: Option<SeedWish>,
+    /// The snapshot that holds the last seed. Those with lower numbers are of before it, and the log does not lead from
+    /// them to here.
+    pub(in crate::tree) base: Option<u64>,
+    /// What the log lacks.
+    pub(in crate::tree) floors: Floors,
+    /// The partitions in which this log went back and goes on above what it lost, which no seed has brought yet.
+    pub(in crate::tree) holes: BTreeSet<PartitionId>,
+    /// The snapshot that will hold a seed if it becomes durable, and what the log lacks then.
+    pub(in crate::tree) pending: Option<(u64, Floors)>,
+}
+
+impl SeedRecord {
+    /// Takes over that the pending seed is complete.
+    pub(in crate::tree) fn settle(&mut self) {
+        if let Some((number, floors)) = self.pending.take() {
+            self.base = Some(number);
+            self.floors.join(&floors);
+            self.wish = None;
+            self.holes.clear();
+        }
+    }
+
+    /// Reads it, if there ever was a seed.
+    pub(in crate::tree) fn load(
+        disk: &dyn Disk,
+        dir: &Path,
+        incarnation: Incarnation,
+    ) -> Result<Self, StorageError> {
+        let path = Self::path(dir);
+        let io = |error: io::Error| {
+            StorageError::new(StorageErrorKind::Io, format!("{} cannot be read", path.display()))
+                .with_source(error)
+        };
+        if !disk.exists(&path).map_err(io)? {
+            return Ok(Self::default());
+        }
+        let bytes = read_whole(disk, &path).map_err(io)?;
+        Self::decode(&bytes, incarnation).map_err(|error| {
+            let said = format!(
+                "{}: {error}; put the directory of this tree back from a copy, or remove it whole and let the peers seed it",
+                path.display()
+            );
+            StorageError::new(StorageErrorKind::Corrupt, said)
+        })
+    }
+
+    /// Replaces it; durable when it returns.
+    pub(in crate::tree) fn store(
+        &self,
+        disk: &dyn Disk,
+        dir: &Path,
+        incarnation: Incarnation,
+    ) -> Result<(), StorageError> {
+        let path = Self::path(dir);
+        write_atomically(disk, &path, &self.encode(incarnation)).map_err(|error| {
+            StorageError::new(StorageErrorKind::Io, format!("{} cannot be written", path.display()))
+                .with_source(error)
+        })
+    }
+
+    fn path(dir: &Path) -> PathBuf {
+        dir.join(NAME)
+    }
+
+    fn encode(&self, incarnation: Incarnation) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&incarnation.get().to_le_bytes());
+        match &self.wish {
+            None => bytes.push(0),
+            Some(SeedWish { from }) => {
+                let name = from.as_ref().map_or("", ClusterId::as_str);
+                bytes.push(1);
+                bytes.extend_from_slice(&u32::try_from(name.len()).unwrap_or(0).to_le_bytes());
+                bytes.extend_from_slice(name.as_bytes());
+            }
+        }
+        bytes.push(u8::from(self.base.is_some()));
+        bytes.extend_from_slice(&self.base.unwrap_or_default().to_le_bytes());
+        put_floors(&mut bytes, &self.floors);
+        let holes = u32::try_from(self.holes.len()).expect("partitions are bounded");
+        bytes.extend_from_slice(&holes.to_le_bytes());
+        self.holes.iter().for_each(|hole| bytes.extend_from_slice(&hole.get().to_le_bytes()));
+        bytes.push(u8::from(self.pending.is_some()));
+        if let Some((number, floors)) = &self.pending {
+            bytes.extend_from_slice(&number.to_le_bytes());
+            put_floors(&mut bytes, floors);
+        }
+        let crc = checksum(incarnation.get(), &[&bytes]);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], incarnation: Incarnation) -> Result<Self, FormatError> {
+        let (body, crc) = bytes.split_last_chunk::<4>().ok_or(FormatError::Short(WHAT))?;
+        if !body.starts_with(MAGIC) {
+            return Err(FormatError::Magic(WHAT));
+        }
+        if checksum(incarnation.get(), &[body]) != u32::from_le_bytes(*crc) {
+            return Err(FormatError::Checksum(WHAT));
+        }
+        let mut fields = Fields::new(WHAT, &body[MAGIC.len()..]);
+        let odd = || FormatError::Field("the record of seeds has a field that cannot be");
+        let flag = |byte: u8| if byte > 1 { Err(odd()) } else { Ok(byte == 1) };
+        fields.u64()?;
+        let wish = if flag(fields.u8()?)? {
+            let name = std::str::from_utf8(fields.string()?).map_err(|_| odd())?;
+            let from = (!name.is_empty()).then(|| ClusterId::new(name)).transpose().map_err(|_| odd())?;
+            Some(SeedWish { from })
+        } else {
+            None
+        };
+        let based = flag(fields.u8()?)?;
+        let base = Some(fields.u64()?).filter(|_| based);
+        let floors = read_floors(&mut fields)?;
+        let count = fields.count(2)?;
+        let holes = (0..count).map(|_| Ok(PartitionId::new(fields.u16()?)));
+        let holes = holes.collect::<Result<_, FormatError>>()?;
+        let pending =
+            if flag(fields.u8()?)? { Some((fields.u64()?, read_floors(&mut fields)?)) } else { None };
+        fields.finish()?;
+        Ok(Self { wish, base, floors, holes, pending })
+    }
+}
+
+fn put_floors(bytes: &mut Vec<u8>, floors: &Floors) {
+    let count = u32::try_from(floors.iter().count()).expect("origins and partitions are bounded");
+    bytes.extend_from_slice(&count.to_le_bytes());
+    for ((origin, partition), mark) in floors.iter() {
+        bytes.extend_from_slice(&origin.get().to_le_bytes());
+        bytes.extend_from_slice(&partition.get().to_le_bytes());
+        bytes.extend_from_slice(&mark.next.get().to_le_bytes());
+        bytes.extend_from_slice(&mark.hlc.get().to_le_bytes());
+    }
+}
+
+fn read_floors(fields: &mut Fields<'_>) -> Result<Floors, FormatError> {
+    let mut floors = Floors::default();
+    for _ in 0..fields.count(26)? {
+        let (origin, partition) = (OriginTag::new(fields.u64()?), PartitionId::new(fields.u16()?));
+        let mark = Watermark { next: Offset::new(fields.u64()?), hlc: Hlc::new(fields.u64()?) };
+        floors.raise(origin, partition, mark);
+    }
+    Ok(floors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> SeedRecord {
+        let mut floors = Floors::default();
+        let mark = |next, hlc| Watermark { next: Offset::new(next), hlc: Hlc::new(hlc) };
+        floors.raise(OriginTag::new(3), PartitionId::new(1), mark(450, 7_000));
+        let mut later = floors.clone();
+        later.raise(OriginTag::new(4), PartitionId::new(0), mark(9, 8_000));
+        SeedRecord {
+            wish: Some(SeedWish { from: Some(ClusterId::new("there").expect("a name")) }),
+            base: Some(0),
+            floors,
+            holes: [PartitionId::new(2)].into(),
+            pending: Some((5, later)),
+        }
+    }
+
+    #[test]
+    fn a_record_of_seeds_reads_back_and_every_flipped_bit_is_noticed() {
+        let incarnation = Incarnation::new(0x77);
+        for record in [record(), SeedRecord::default()] {
+            let bytes = record.encode(incarnation);
+            assert_eq!(SeedRecord::decode(&bytes, incarnation), Ok(record));
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 4;
+                assert!(SeedRecord::decode(&damaged, incarnation).is_err(), "byte {at}");
+            }
+            assert!(SeedRecord::decode(&bytes, Incarnation::new(0x78)).is_err(), "of another log");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_of_seeds_are_those_of_version_1() {
+        let bytes = record().encode(Incarnation::new(0x77));
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, include_str!("../../../golden/seed-v1.hex").trim());
+    }
+}

@@ -1,0 +1,109 @@
+//! [`Rules`]: what becomes of a key when a seed is joined with what is here. Pure.
+//!
+//! The higher version wins, as everywhere. Beyond that, whoever covers a write and does not have it has deleted it: what
+//! the giver covers and lacks is dead here, and what is covered here and lacking is not taken. A write of this cluster
+//! itself counts as covered by the giver up to the giver's watermark for it, whatever its frontier says.
+
+use std::collections::BTreeSet;
+
+use crate::causal::{OriginMarks, Watermarks};
+use crate::id::{Hlc, Lsn, OriginTag, PartitionId, Version};
+use crate::tree::ranges::RangeTombstones;
+use crate::tree::target::Progress;
+
+/// How a key stands on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stand {
+    pub(super) version: Version,
+    /// Whether it holds a value, expired or not.
+    pub(super) live: bool,
+}
+
+/// What becomes of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// It is not there.
+    Nothing,
+    /// It stays what it is here.
+    Here,
+    /// It is what the giver says.
+    Row,
+    /// It is deleted, by this version.
+    Grave(Version, Lsn),
+}
+
+/// What is known of both sides.
+pub(super) struct Rules {
+    pub(super) own: OriginTag,
+    pub(super) partitions: u16,
+    /// What was applied here before.
+    pub(super) mine: Progress,
+    /// What the giver had applied at its position.
+    pub(super) theirs: Progress,
+    /// The partitions in which the giver holds other writes of this cluster than are here: this log went back to an
+    /// older copy.
+    pub(super) gone_back: BTreeSet<PartitionId>,
+    /// What both have deleted.
+    pub(super) ranges: RangeTombstones,
+}
+
+impl Rules {
+    /// What becomes of a key that stands like this here and there.
+    pub(super) fn resolve(&self, key: &[u8], here: Option<Stand>, row: Option<Stand>) -> Choice {
+        let dead = here.is_some_and(|here| {
+            let lacks = row.is_none_or(|row| row.version < here.version);
+            here.live && lacks && self.covered_there(key, here.version)
+        });
+        let row = row.filter(|row| here.is_some() || !self.covered_here(key, row.version));
+        let (choice, stand) = match (here, row) {
+            (None, None) => return Choice::Nothing,
+            (Some(here), None) if dead => return Choice::Grave(here.version, Lsn::ZERO),
+            (Some(here), Some(row)) if !dead && here.version >= row.version => (Choice::Here, here),
+            (Some(here), None) => (Choice::Here, here),
+            (_, Some(row)) => (Choice::Row, row),
+        };
+        match self.ranges.covering(key) {
+            Some(cut) if stand.live && cut.version > stand.version => Choice::Grave(cut.version, cut.lsn),
+            _ => choice,
+        }
+    }
+
+    fn covered_there(&self, key: &[u8], version: Version) -> bool {
+        if version.origin != self.own {
+            return self.theirs.frontier.get(version.origin) >= version.hlc;
+        }
+        self.up_to(&self.theirs.watermarks, key).is_some_and(|mark| version.hlc <= mark)
+    }
+
+    fn covered_here(&self, key: &[u8], version: Version) -> bool {
+        if version.origin != self.own {
+            return self.mine.frontier.get(version.origin) >= version.hlc;
+        }
+        self.up_to(&self.mine.watermarks, key).is_some_and(|mark| version.hlc <= mark)
+    }
+
+    /// Up to which HLC writes of this cluster in the key's partition are covered; none where the two sides do not mean
+    /// the same by that.
+    fn up_to(&self, marks: &Watermarks, key: &[u8]) -> Option<Hlc> {
+        let partition = PartitionId::of(key, self.partitions);
+        let marks = marks.origin(self.own).filter(|_| !self.gone_back.contains(&partition))?;
+        Some(marks.get(partition).hlc)
+    }
+}
+
+/// What is applied once both are joined: of each partition the mark that reaches further.
+pub(super) fn joined(mine: &Progress, theirs: &Progress, partitions: u16) -> Progress {
+    let mut progress = mine.clone();
+    progress.frontier.join(&theirs.frontier);
+    for (origin, marks) in theirs.watermarks.iter() {
+        let mut both = OriginMarks::new(marks.incarnation(), partitions);
+        for (partition, there) in marks.iter() {
+            let here = mine.watermarks.origin(origin).map(|here| here.get(partition)).unwrap_or_default();
+            let further = there.next > here.next || there.next == here.next && there.hlc != Hlc::ZERO;
+            let mark = if further { there } else { here };
+            both.advance(partition, mark.next, mark.hlc);
+        }
+        progress.watermarks.insert(origin, both);
+    }
+    progress
+}

@@ -1,0 +1,127 @@
+//! [`Theirs`]: what a staged seed says besides its rows, once every row of it has been checked.
+
+use std::sync::Arc;
+
+use crate::causal::{VersionVector, Watermarks};
+use crate::error::{Error, ErrorKind};
+use crate::id::{Hlc, Incarnation, Lsn, OriginTag};
+use crate::record::FormatError;
+use crate::tree::Tree;
+use crate::tree::image::RangeImage;
+use crate::tree::ranges::{Cut, RangeTombstones};
+use crate::tree::snapshot::{SnapshotFault, SnapshotFile, SnapshotHeader, SnapshotName};
+use crate::tree::target::Progress;
+
+/// What a seed holds besides its rows.
+pub(super) struct Theirs {
+    pub(super) progress: Progress,
+    pub(super) observed: VersionVector,
+    pub(super) ranges: Vec<RangeImage>,
+    pub(super) cuts: RangeTombstones,
+    /// The highest HLC of anything in it.
+    pub(super) newest: Hlc,
+    pub(super) rows: u64,
+}
+
+impl Tree {
+    /// Reads the staged seed through: everything in it is checked before anything is taken over.
+    pub(super) async fn survey(&self) -> Result<(Arc<SnapshotFile>, Theirs), Error> {
+        let (disk, dir) = (self.0.seeds.disk.clone(), self.seed_dir());
+        let (own, known) = (self.0.identity.origin(), self.0.identity.incarnation);
+        let surveyed = self.0.tasks.blocking(move || {
+            let file = SnapshotFile::open(disk.as_ref(), &dir, SnapshotName::new(0))?;
+            let mut theirs = Theirs::of(&file.header, own, known);
+            theirs.read_through(&file, own)?;
+            Ok::<_, SnapshotFault>((Arc::new(file), theirs))
+        });
+        let (file, theirs) = surveyed.await?.map_err(|fault| self.unusable(&fault))?;
+        self.check(&file.header, &theirs)?;
+        Ok((file, theirs))
+    }
+
+    fn check(&self, header: &SnapshotHeader, theirs: &Theirs) -> Result<(), Error> {
+        if header.partitions != self.0.identity.partitions {
+            let said = "a seed of a tree with another number of partitions";
+            return Err(Error::new(ErrorKind::Corrupt, said));
+        }
+        let manifest = self.0.storage.manifest();
+        for (origin, marks) in theirs.progress.watermarks.iter() {
+            let known = manifest.incarnation_of(origin);
+            if known.is_some_and(|known| known != marks.incarnation()) {
+                let name = self.origin_name(origin);
+                let said = format!(
+                    "the giver of a seed knows another log of {name} than this cluster: it was created anew under the old name"
+                );
+                return Err(Error::new(ErrorKind::Conflict, said));
+            }
+        }
+        match self.0.clock.excess_skew(theirs.newest) {
+            None => Ok(()),
+            Some(ahead) => Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "a seed is {} ms ahead of the clock of this cluster, more than is accepted: synchronise the clocks",
+                    ahead.as_millis()
+                ),
+            )),
+        }
+    }
+}
+
+impl Theirs {
+    /// What the header says, without what it says of another log under this cluster's name.
+    fn of(header: &SnapshotHeader, own: OriginTag, incarnation: Incarnation) -> Self {
+        let mut watermarks = Watermarks::default();
+        for (origin, marks) in header.progress.watermarks.iter() {
+            if origin != own || marks.incarnation() == incarnation {
+                watermarks.insert(origin, marks.clone());
+            }
+        }
+        let ranges: Vec<RangeImage> =
+            header.ranges.iter().map(|range| RangeImage { lsn: Lsn::ZERO, ..range.clone() }).collect();
+        let mut cuts = RangeTombstones::default();
+        for range in &ranges {
+            cuts.insert(&range.from, &range.to, Cut { version: range.version, lsn: range.lsn });
+        }
+        let mut observed = header.observed.clone();
+        for (origin, marks) in header.progress.watermarks.iter() {
+            // Of records, never of promises: whoever waits for it must be sure that it comes.
+            let newest = marks.iter().map(|(_, mark)| mark.hlc).max().unwrap_or_default();
+            observed.raise(origin, newest);
+        }
+        Self {
+            progress: Progress { frontier: header.progress.frontier.clone(), watermarks },
+            observed,
+            ranges,
+            cuts,
+            newest: header.clock,
+            rows: 0,
+        }
+    }
+
+    /// Checks every row, and takes note of what they show of every origin.
+    fn read_through(&mut self, file: &SnapshotFile, own: OriginTag) -> Result<(), SnapshotFault> {
+        let mut last: Option<Vec<u8>> = None;
+        for index in 0..file.chunks() {
+            file.read(index..index + 1, |chunk| {
+                for entry in chunk.entries() {
+                    let entry = entry?;
+                    if last.as_deref().is_some_and(|last| last >= entry.key) {
+                        return Err(FormatError::Field("the rows of a seed are not in key order").into());
+                    }
+                    last = Some(entry.key.to_vec());
+                    self.observed.raise(entry.version.origin, entry.version.hlc);
+                    self.newest = self.newest.max(entry.version.hlc);
+                    self.rows += 1;
+                }
+                Ok(())
+            })?;
+        }
+        for range in &self.ranges {
+            self.observed.raise(range.version.origin, range.version.hlc);
+            self.newest = self.newest.max(range.version.hlc);
+        }
+        self.observed = self.observed.iter().filter(|(origin, _)| *origin != own).collect();
+        Ok(())
+    }
+}
