@@ -21,7 +21,12 @@ impl std::fmt::Debug for Completion {
 impl Completion {
     /// Calls `answer` when the provider is done.
     pub fn new(answer: impl FnOnce(Result<(), StorageError>) + Send + 'static) -> Self {
-        Self { answer: Some(Box::new(answer)), fate: Fate::default() }
+        Self::with_fate(Fate::default(), answer)
+    }
+
+    /// The same with a fate that exists already: for a provider that wraps another one, and passes the answer on.
+    pub fn with_fate(fate: Fate, answer: impl FnOnce(Result<(), StorageError>) + Send + 'static) -> Self {
+        Self { answer: Some(Box::new(answer)), fate }
     }
 
     /// What becomes of it: for a provider that stops early when nobody waits any more.
@@ -63,5 +68,49 @@ impl Drop for Completion {
     fn drop(&mut self) {
         let said = "the log provider dropped a write without an answer";
         self.give(Err(StorageError::new(StorageErrorKind::Io, said)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    type Told = Arc<Mutex<Vec<bool>>>;
+
+    fn completion() -> (Completion, Told) {
+        let told = Told::default();
+        let tell = told.clone();
+        (Completion::new(move |answer| tell.lock().push(answer.is_ok())), told)
+    }
+
+    #[test]
+    fn f25_an_answer_never_contradicts_what_became_of_the_group() {
+        let (late, told) = completion();
+        assert!(late.fate().give_up());
+        late.complete(Ok(()));
+        assert_eq!(*told.lock(), [false], "it was given up on before");
+        let (landed, told) = completion();
+        assert!(landed.land());
+        landed.complete(Err(StorageError::new(StorageErrorKind::Io, "afterwards")));
+        assert_eq!(*told.lock(), [true], "it was durable before");
+        let (failed, told) = completion();
+        let fate = failed.fate().clone();
+        failed.complete(Err(StorageError::new(StorageErrorKind::Io, "failed")));
+        assert!(!fate.land(), "a late landing finds the door closed");
+        assert_eq!(*told.lock(), [false]);
+    }
+
+    #[test]
+    fn a_completion_that_is_dropped_says_that_it_failed_once() {
+        let (dropped, told) = completion();
+        drop(dropped);
+        let (panicked, of_panic) = completion();
+        assert!(panicked.land());
+        drop(panicked);
+        assert_eq!((&told.lock()[..], &of_panic.lock()[..]), (&[false][..], &[true][..]));
     }
 }

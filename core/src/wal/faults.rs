@@ -38,6 +38,8 @@ pub enum WalFault {
     Block,
     /// It comes so much later than it would.
     Late(Duration),
+    /// It is done at once, and only the answer comes so much later. For an append.
+    AnswerLate(Duration),
     /// The provider panics.
     Panic,
 }
@@ -95,7 +97,8 @@ impl WalFaults {
         self.0.plan.lock().always.insert(call, fault);
     }
 
-    /// Calls of a kind go wrong with a probability from 0 to 1: most fail, some hang.
+    /// Calls of a kind go wrong with a probability from 0 to 1: most fail, some hang or answer
+    /// late.
     pub fn by_chance(&self, call: WalCall, chance: f64) {
         self.0.plan.lock().chances.insert(call, chance);
     }
@@ -137,9 +140,10 @@ impl WalFaults {
                 WalFault::Fail(StorageErrorKind::Io),
                 WalFault::Fail(StorageErrorKind::Full),
                 WalFault::Hang,
+                WalFault::AnswerLate(Duration::from_millis(self.0.random.below(1_000))),
             ];
             let unlucky = chance > 0.0 && self.0.random.chance(chance);
-            unlucky.then(|| kinds[usize::try_from(self.0.random.below(3)).unwrap_or(0)])
+            unlucky.then(|| kinds[usize::try_from(self.0.random.below(4)).unwrap_or(0)])
         };
         plan.scripted.remove(&at).or_else(|| plan.always.get(&call).copied()).or_else(by_chance)
     }

@@ -1,6 +1,7 @@
 //! [`FaultyStorage`]: any log provider, with faults.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -41,7 +42,7 @@ impl FaultyStorage {
             None => {}
             Some(WalFault::Fail(kind)) => return Err(on_order(kind)),
             Some(WalFault::Hang | WalFault::Block) => self.faults.wait().await,
-            Some(WalFault::Late(delay)) => tokio::time::sleep(delay).await,
+            Some(WalFault::Late(delay) | WalFault::AnswerLate(delay)) => tokio::time::sleep(delay).await,
             Some(WalFault::Panic) => panicked(),
         }
         Ok(())
@@ -52,6 +53,16 @@ impl FaultyStorage {
 #[expect(clippy::panic, reason = "on order, to show what becomes of those who wait")]
 fn panicked() -> ! {
     panic!("panicked on order")
+}
+
+/// What answers `done` so much later than it is answered itself.
+fn answered_late(done: Completion, delay: Duration, tasks: Tasks) -> Completion {
+    Completion::with_fate(done.fate().clone(), move |answer| {
+        tasks.spawn("late answer", async move {
+            tokio::time::sleep(delay).await;
+            done.complete(answer);
+        });
+    })
 }
 
 fn on_order(kind: StorageErrorKind) -> StorageError {
@@ -76,9 +87,10 @@ impl WalStorage for FaultyStorage {
             Some(WalFault::Panic) => panicked(),
             _ => {}
         }
-        let inner = self.inner.clone();
+        let (inner, tasks) = (self.inner.clone(), self.tasks.clone());
         let go_on = move || match fault {
             Some(WalFault::Fail(kind)) => done.complete(Err(on_order(kind))),
+            Some(WalFault::AnswerLate(delay)) => inner.append(group, answered_late(done, delay, tasks)),
             _ => inner.append(group, done),
         };
         if delay.is_zero() {
@@ -125,7 +137,7 @@ impl WalStorage for FaultyStorage {
                 self.faults.block();
                 self.inner.reconcile(done);
             }
-            Some(WalFault::Late(delay)) => {
+            Some(WalFault::Late(delay) | WalFault::AnswerLate(delay)) => {
                 let inner = self.inner.clone();
                 self.tasks.spawn("late reconcile", async move {
                     tokio::time::sleep(delay).await;

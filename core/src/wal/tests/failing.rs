@@ -85,6 +85,23 @@ async fn f25_offsets_of_writes_that_failed_are_never_given_out_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f25_what_landed_in_time_is_durable_however_late_its_answer() {
+    let rig = Rig::single(Limits::default()).await;
+    rig.faults.order(WalCall::Append, 1, WalFault::AnswerLate(Duration::from_secs(100)));
+    let began = tokio::time::Instant::now();
+    let (first, second) = tokio::join!(rig.put("a"), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        rig.put("b").await
+    });
+    assert!(first.is_ok() && second.is_ok(), "{first:?} {second:?}");
+    assert!(began.elapsed() < Duration::from_secs(20), "the deadline does not wait for the answer");
+    assert_eq!(rig.readable_keys(), ["a", "b"]);
+    assert_eq!((rig.faults.count(WalCall::Reconcile), rig.metric("tidewire_failed_groups_total")), (0, 0));
+    rig.applied_is_what_is_readable();
+    rig.tasks.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_repair_keeps_the_latch_and_a_later_write_has_it_tried_again() {
     let rig = Rig::single(Limits::default()).await;
     rig.faults.order(WalCall::Append, 1, IO);
