@@ -48,8 +48,9 @@ struct Partial {
     file: Arc<dyn DiskFile>,
     bytes: u64,
     goal: u64,
-    /// The segment behind which it is to be used.
-    behind: SegmentNumber,
+    /// The next segment when it was begun: its name. Whoever takes a file takes that number first, so no two files
+    /// have one name, not even while one is being turned into a segment.
+    number: SegmentNumber,
     /// A slice of it is being written.
     busy: bool,
 }
@@ -59,7 +60,7 @@ struct Slice {
     from: u64,
     to: u64,
     goal: u64,
-    behind: SegmentNumber,
+    number: SegmentNumber,
     /// None: the file has to be made first.
     file: Option<Arc<dyn DiskFile>>,
 }
@@ -100,12 +101,12 @@ impl FileStorage {
         let (size, next) = (self.segment_bytes(last.header.number), self.segment_bytes(segments.next_number));
         let share = last.bytes().saturating_sub(size / 8).saturating_mul(2).min(size);
         let wanted = u64::try_from(u128::from(next) * u128::from(share) / u128::from(size.max(1))).ok()?;
-        let (from, goal, behind, file) = match &filling.file {
-            Some(partial) => (partial.bytes, partial.goal, partial.behind, Some(partial.file.clone())),
-            None => (0, next, last.header.number, None),
+        let (from, goal, number, file) = match &filling.file {
+            Some(partial) => (partial.bytes, partial.goal, partial.number, Some(partial.file.clone())),
+            None => (0, next, segments.next_number, None),
         };
         let to = goal.min(from + step);
-        (from < to && to <= wanted).then_some(Slice { from, to, goal, behind, file })
+        (from < to && to <= wanted).then_some(Slice { from, to, goal, number, file })
     }
 
     /// Takes note that a slice is due, if nobody is at work on it yet.
@@ -141,7 +142,7 @@ impl FileStorage {
     }
 
     /// Fills one slice, if one is due. If not, the filler is done.
-    fn fill_slice(&self) -> bool {
+    pub(super) fn fill_slice(&self) -> bool {
         let slice = {
             let mut segments = self.segments.write();
             let due = self.slice_due(&segments);
@@ -154,7 +155,7 @@ impl FileStorage {
         let Some(slice) = slice else { return false };
         if let Err(error) = self.fill(&slice) {
             tracing::info!(dir = %self.dir.display(), %error, "nothing is filled ahead; the log grows its files itself");
-            self.give_up_filling(slice.behind);
+            self.give_up_filling();
         }
         true
     }
@@ -170,8 +171,8 @@ impl FileStorage {
         };
         write_zeros(file.as_ref(), slice.from, slice.to)?;
         file.sync_data()?;
-        let path = filling_path(&self.dir, slice.behind);
-        let full = (slice.to == slice.goal).then(|| Spare::filled_path(&self.dir, slice.behind));
+        let path = filling_path(&self.dir, slice.number);
+        let full = (slice.to == slice.goal).then(|| Spare::filled_path(&self.dir, slice.number));
         if let Some(spare) = &full {
             self.disk.rename(&path, spare)?;
         }
@@ -192,20 +193,19 @@ impl FileStorage {
     }
 
     fn begin_filling(&self, slice: &Slice) -> io::Result<Arc<dyn DiskFile>> {
-        let path = filling_path(&self.dir, slice.behind);
+        let path = filling_path(&self.dir, slice.number);
         let file = self.disk.open(&path, OpenMode::CreateNew)?;
-        let (goal, behind) = (slice.goal, slice.behind);
-        let partial = Partial { path, file: file.clone(), bytes: 0, goal, behind, busy: true };
+        let (goal, number) = (slice.goal, slice.number);
+        let partial = Partial { path, file: file.clone(), bytes: 0, goal, number, busy: true };
         self.segments.write().filling.file = Some(partial);
         Ok(file)
     }
 
     /// Removes the file that could not be filled: what room it took is of more use elsewhere.
-    fn give_up_filling(&self, behind: SegmentNumber) {
+    fn give_up_filling(&self) {
         let gone = {
             let mut segments = self.segments.write();
-            let last = segments.list.last().map(|last| last.header.number);
-            segments.filling.given_up = last.or(Some(behind));
+            segments.filling.given_up = segments.list.last().map(|last| last.header.number);
             segments.filling.file.take()
         };
         let Some(partial) = gone else { return };
@@ -215,6 +215,6 @@ impl FileStorage {
     }
 }
 
-fn filling_path(dir: &Path, behind: SegmentNumber) -> PathBuf {
-    dir.join(format!("{:020}{ENDING}", behind.0))
+fn filling_path(dir: &Path, number: SegmentNumber) -> PathBuf {
+    dir.join(format!("{:020}{ENDING}", number.0))
 }

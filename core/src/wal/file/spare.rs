@@ -29,9 +29,9 @@ impl Spare {
         dir.join(format!("{:020}{ENDING}", number.0))
     }
 
-    /// Where a file lies that was filled while the segment with this number was written.
-    pub(super) fn filled_path(dir: &Path, behind: SegmentNumber) -> PathBuf {
-        dir.join(format!("{:020}{FILLED}", behind.0))
+    /// Where a file lies that was begun to be filled when the next segment had this number.
+    pub(super) fn filled_path(dir: &Path, number: SegmentNumber) -> PathBuf {
+        dir.join(format!("{:020}{FILLED}", number.0))
     }
 
     /// The spares of a directory, oldest first.

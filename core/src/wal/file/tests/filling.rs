@@ -2,14 +2,16 @@
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::rig::{DIR, Rig, limits};
 use crate::disk::{DirLock, Disk, DiskFaults, DiskFile, DiskOperation, FaultyDisk, MemDisk, OpenMode};
 use crate::error::StorageErrorKind;
+use crate::id::Lsn;
 use crate::wal::WalStorage;
-use crate::wal::file::LogFiles;
+use crate::wal::file::{FileStorage, LogFiles};
 
 fn files(disk: &dyn Disk, ending: &str) -> Vec<String> {
     let names = disk.list(Path::new(DIR)).expect("listed");
@@ -261,6 +263,75 @@ async fn a_filler_that_hangs_holds_up_no_commit_and_its_file_is_not_used() {
     assert_eq!(rig.read_all(rig.storage.bounds().first).await.expect("readable"), groups);
     let opened = Rig::open(Arc::new(disk.kill())).expect("opens");
     assert_eq!(opened.next_lsn, rig.next_lsn);
+}
+
+/// What was acknowledged must not lie in a file that has lost its name to another.
+#[tokio::test]
+async fn f25_a_file_filled_while_another_becomes_a_segment_does_not_take_its_name() {
+    let (disk, log) = (MemDisk::new(), Arc::new(OnceLock::new()));
+    let busy = Arc::new(Busy { disk: disk.clone(), log: log.clone(), met: AtomicU64::new(0) });
+    let mut rig = Rig::open(busy.clone()).expect("opens");
+    log.set(Arc::downgrade(&rig.storage)).expect("once");
+    for _ in 0..300 {
+        rig.append(1, 60).expect("a disk without faults");
+    }
+    assert!(busy.met.load(Ordering::Relaxed) > 10, "files were filled in just these moments");
+    let (next, groups) = (rig.next_lsn, rig.read_all(Lsn::ZERO).await.expect("reads"));
+    drop(rig);
+    let rig = Rig::open(Arc::new(disk)).expect("opens");
+    assert_eq!(rig.next_lsn, next);
+    assert_eq!(rig.read_all(Lsn::ZERO).await.expect("reads").len(), groups.len());
+}
+
+/// A disk on which the filler is at work whenever a file that was filled becomes a segment.
+struct Busy {
+    disk: MemDisk,
+    log: Arc<OnceLock<Weak<FileStorage>>>,
+    met: AtomicU64,
+}
+
+impl Disk for Busy {
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(path, mode)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.disk.exists(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if to.to_string_lossy().ends_with(".seg") {
+            let log = self.log.get().and_then(Weak::upgrade);
+            while log.as_ref().is_some_and(|log| log.fill_slice()) {
+                self.met.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<DirLock> {
+        self.disk.lock(path)
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<Option<u64>> {
+        self.disk.available(dir)
+    }
 }
 
 /// A disk on which files that are being filled fail alone.
