@@ -12,7 +12,7 @@ use crate::contender::Contender;
 use crate::failure::{Failure, Outcome};
 use crate::latencies::Latencies;
 use crate::turn::Figures;
-use crate::window::Window;
+use crate::window::{Laps, Window};
 use crate::workload::{round_key, value};
 
 /// How often an open loop lets writes go. All of one such moment are due at that moment.
@@ -42,21 +42,14 @@ pub async fn closed<C: Contender>(
         // A value of its own, as each request has: no counter is shared between threads.
         let (log, value) = (logs[writer % logs.len()].clone(), Bytes::copy_from_slice(&value));
         tasks.spawn(async move {
-            let (mut latencies, mut began) = (Latencies::default(), Instant::now());
+            let mut laps = Laps::new(window);
             for step in 0.. {
                 log.append(round_key(writer, step), &value).await?;
-                let end = Instant::now();
-                if window.holds(end) {
-                    latencies.record(end - began);
-                } else {
-                    latencies.pass();
-                }
-                if end >= window.to {
+                if !laps.next() {
                     break;
                 }
-                began = end;
             }
-            Ok(latencies)
+            Ok(laps.latencies())
         });
     }
     Ok(window.figures(gather(tasks).await?, 1))
@@ -68,22 +61,14 @@ pub async fn batches<C: Contender>(log: &C, records: usize, bytes: usize, second
     let (log, value) = (log.clone(), value(bytes));
     // A task, as the other writers: the main task does not run on a worker.
     let task = tokio::spawn(async move {
-        let (mut latencies, mut began) = (Latencies::default(), Instant::now());
-        for _ in 0_u64.. {
+        let mut laps = Laps::new(window);
+        loop {
             let keys = (0..records as u64).map(|key| round_key(0, key)).collect();
             log.append_many(keys, &value).await?;
-            let end = Instant::now();
-            if window.holds(end) {
-                latencies.record(end - began);
-            } else {
-                latencies.pass();
+            if !laps.next() {
+                return Ok::<_, Failure>(laps.latencies());
             }
-            if end >= window.to {
-                break;
-            }
-            began = end;
         }
-        Ok::<_, Failure>(latencies)
     });
     Ok(window.figures(task.await??, records))
 }

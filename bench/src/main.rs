@@ -1,12 +1,13 @@
 //! Tidewire's log beside other logs and engines, and beside the bare loop. See README.md.
 
-// The same file as in `tidewire bench wal`.
+// The same files as in `tidewire bench`.
 #[path = "../../tidewire/src/bench/wal/bare.rs"]
 mod bare;
 mod beside;
 mod contender;
 mod engines;
 mod failure;
+#[path = "../../tidewire/src/local/quartiles.rs"]
 mod figures;
 mod latencies;
 mod load;

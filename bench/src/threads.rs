@@ -1,12 +1,10 @@
 //! Load on a [`Peer`]: writers are threads.
 
-use std::time::Instant;
-
 use crate::engines::Peer;
 use crate::failure::Outcome;
 use crate::latencies::Latencies;
 use crate::turn::Figures;
-use crate::window::Window;
+use crate::window::{Laps, Window};
 use crate::workload::{round_key, value};
 
 /// Each writer writes, waits for the answer, and writes again.
@@ -14,21 +12,14 @@ pub fn closed(peer: &dyn Peer, writers: usize, bytes: usize, seconds: f64) -> Ou
     let window = Window::new(seconds);
     let value = value(bytes);
     let write = |writer: usize| -> Outcome<Latencies> {
-        let (mut latencies, mut began) = (Latencies::default(), Instant::now());
+        let mut laps = Laps::new(window);
         for step in 0.. {
             peer.append(writer, &round_key(writer, step), &value)?;
-            let end = Instant::now();
-            if window.holds(end) {
-                latencies.record(end - began);
-            } else {
-                latencies.pass();
-            }
-            if end >= window.to {
+            if !laps.next() {
                 break;
             }
-            began = end;
         }
-        Ok(latencies)
+        Ok(laps.latencies())
     };
     let mut all = Latencies::default();
     std::thread::scope(|scope| -> Outcome<()> {
@@ -47,15 +38,11 @@ pub fn batches(peer: &dyn Peer, records: usize, bytes: usize, seconds: f64) -> O
     let window = Window::new(seconds);
     let value = value(bytes);
     let keys: Vec<_> = (0..records as u64).map(|key| round_key(0, key)).collect();
-    let (mut latencies, mut began) = (Latencies::default(), Instant::now());
+    let mut laps = Laps::new(window);
     loop {
         peer.append_many(0, &keys, &value)?;
-        let end = Instant::now();
-        if window.holds(end) {
-            latencies.record(end - began);
-        } else if end >= window.to {
-            return Ok(window.figures(latencies, records));
+        if !laps.next() {
+            return Ok(window.figures(laps.latencies(), records));
         }
-        began = end;
     }
 }
