@@ -47,6 +47,11 @@ impl Tree {
         if cursor.lsn < lowest { Err(FeedError::FellOff { lowest }) } else { Ok(()) }
     }
 
+    /// Whether the log lacks no more than when a reading began: what is read afterwards may lie behind what it lacks.
+    pub(super) fn check_seeds(&self, epoch: u64) -> Result<(), FeedError> {
+        if self.0.seeds.epoch() == epoch { Ok(()) } else { Err(FeedError::Seeded) }
+    }
+
     /// What a reading that failed says to whoever reads.
     pub(super) fn feed_error(&self, error: StorageError) -> FeedError {
         if error.kind() == StorageErrorKind::Trimmed {
@@ -57,11 +62,6 @@ impl Tree {
 }
 
 impl TreeReader {
-    /// What is read of a log that lacks more by now may lie behind what it lacks.
-    fn check_seeds(&self) -> Result<(), FeedError> {
-        if self.tree.0.seeds.epoch() == self.epoch { Ok(()) } else { Err(FeedError::Seeded) }
-    }
-
     /// Groups from the cursor on: out of memory, if it is there, else from the disk, with more on its way.
     async fn read(&mut self, end: Lsn) -> Result<Vec<Arc<Group>>, FeedError> {
         let (inner, from) = (&self.tree.0, self.cursor.lsn);
@@ -78,13 +78,13 @@ impl FeedReader for TreeReader {
     async fn next(&mut self) -> Result<Batch, FeedError> {
         loop {
             let end = self.moved.get().0;
-            self.check_seeds()?;
+            self.tree.check_seeds(self.epoch)?;
             self.tree.check_cursor(self.cursor)?;
             if self.cursor.lsn < end {
                 let mut groups = self.read(end).await?;
                 // The log may be durable beyond what is applied.
                 groups.truncate(groups.partition_point(|group| group.next_lsn() <= end));
-                self.check_seeds()?;
+                self.tree.check_seeds(self.epoch)?;
                 if let Some(last) = groups.last() {
                     let start = self.cursor;
                     self.cursor = Cursor { lsn: last.next_lsn(), ..start };
@@ -109,7 +109,7 @@ impl FeedReader for TreeReader {
         // Nothing was applied between the two looks if the writer stands where the applied log ended: then the promise
         // is about these tails and no others.
         let Some((closed, next)) = self.tree.0.writer.resolved().await? else { return Ok(None) };
-        self.check_seeds()?;
+        self.tree.check_seeds(self.epoch)?;
         let unchanged = self.tree.0.applied.state.read().next_lsn == end && next >= end;
         if !unchanged {
             return Ok(None);

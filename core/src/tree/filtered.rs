@@ -7,14 +7,16 @@ use crate::feed::{Cursor, FeedError, FeedOptions, FilteredBatch};
 use crate::id::{Dot, Lsn, Offset, OriginTag, PartitionId, Version};
 use crate::latest::Follower;
 use crate::record::Kind;
-use crate::wal::file::LogSelector;
-use crate::wal::{PartitionExtent, Selected, Selection};
+use crate::wal::file::{LogSelector, Manifest};
+use crate::wal::{PartitionExtent, Selected, Selection, WalStorage};
 
 /// One reading of a tree's log through a filter. Counts what is applied, not what is durable.
 pub struct FilteredFeed {
     tree: Tree,
     moved: Follower<(Lsn, u64)>,
     cursor: Cursor,
+    /// Of the seeds when it began.
+    epoch: u64,
     disk: LogSelector,
 }
 
@@ -40,35 +42,20 @@ impl Tree {
             tree: self.clone(),
             moved: self.0.applied.moved.follow(),
             cursor: from,
+            epoch: self.0.seeds.epoch(),
             disk: LogSelector::new(self.0.storage.clone(), options.filter),
         }
     }
 
     /// The effective changes of a filtered batch: what lost on arrival is left out.
     pub fn decode_filtered(&self, batch: &FilteredBatch) -> Vec<Change> {
-        let selection = batch.selection();
+        let (selection, manifest) = (batch.selection(), self.0.storage.manifest());
         let state = self.0.applied.state.read();
         let won = |record: &Selected<'_>| {
             record.record.kind != Kind::Mark && !state.superseded.contains(record.lsn)
         };
-        selection.iter().filter(won).map(|record| self.change_of(selection, &record, batch.end())).collect()
-    }
-
-    fn change_of(&self, selection: &Selection, selected: &Selected<'_>, end: Cursor) -> Change {
-        let manifest = self.0.storage.manifest();
-        let (record, origin) = (&selected.record, selected.origin);
-        let incarnation = manifest.incarnation_of(origin).unwrap_or(manifest.incarnation);
-        Change {
-            kind: record.kind,
-            key: selection.slice(record.key),
-            end_key: record.end_key.map(|end| selection.slice(end)),
-            value: selection.slice(record.value),
-            deadline_ms: record.deadline_ms,
-            version: Version { hlc: record.hlc, origin },
-            dot: Dot { origin, incarnation, partition: record.partition, offset: selected.offset },
-            lsn: selected.lsn,
-            cursor: Cursor { lsn: selected.lsn.next(), ..end },
-        }
+        let change = |record: Selected<'_>| change_of(&manifest, selection, &record, batch.end());
+        selection.iter().filter(won).map(change).collect()
     }
 
     /// What the log retains of a partition of an origin, from the index: its first offset, the next one, how many records
@@ -104,7 +91,7 @@ impl Tree {
             let marks = state.progress.watermarks.origin(origin);
             (state.next_lsn, marks.map_or(Offset::ZERO, |marks| marks.get(partition).next))
         };
-        let first = self.partition(origin, partition).first;
+        let first = self.0.storage.trimmed_end(origin, partition);
         if from < first {
             let said = format!(
                 "the log retains the partition from offset {first} on, and {from} was asked for: take a snapshot and go on from there"
@@ -130,9 +117,11 @@ impl FilteredFeed {
     pub async fn next(&mut self) -> Result<FilteredBatch, FeedError> {
         loop {
             let end = self.moved.get().0;
+            self.tree.check_seeds(self.epoch)?;
             self.tree.check_cursor(self.cursor)?;
             if self.cursor.lsn < end {
                 let selection = self.select(end).await?;
+                self.tree.check_seeds(self.epoch)?;
                 let start = self.cursor;
                 if selection.next() <= start.lsn {
                     let said = format!("the log ends at {}, and {end} is applied", start.lsn);
@@ -163,5 +152,21 @@ impl FilteredFeed {
     /// Where reading goes on.
     pub fn cursor(&self) -> Cursor {
         self.cursor
+    }
+}
+
+fn change_of(manifest: &Manifest, selection: &Selection, selected: &Selected<'_>, end: Cursor) -> Change {
+    let (record, origin) = (&selected.record, selected.origin);
+    let incarnation = manifest.incarnation_of(origin).unwrap_or(manifest.incarnation);
+    Change {
+        kind: record.kind,
+        key: selection.slice(record.key),
+        end_key: record.end_key.map(|end| selection.slice(end)),
+        value: selection.slice(record.value),
+        deadline_ms: record.deadline_ms,
+        version: Version { hlc: record.hlc, origin },
+        dot: Dot { origin, incarnation, partition: record.partition, offset: selected.offset },
+        lsn: selected.lsn,
+        cursor: Cursor { lsn: selected.lsn.next(), ..end },
     }
 }

@@ -117,6 +117,17 @@ async fn a_filtered_feed_waits_at_the_end_and_refuses_a_cursor_that_is_not_of_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_filtered_feed_never_goes_on_across_what_a_seed_brought() {
+    let (mut site, disk) = (Site::new("a", 2), MemDisk::new());
+    let tree = filled(&mut site, &disk, 3).await;
+    let mut feed = tree.feed_with(tree.cursor_at(Lsn::ZERO), FeedOptions::default());
+    feed.next().await.expect("readable");
+    tree.0.seeds.next_epoch();
+    tree.put("late", "1").await.expect("put");
+    assert!(matches!(feed.next().await, Err(FeedError::Seeded)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_partition_reads_page_by_page_from_any_offset() {
     let (mut site, disk) = (Site::new("a", 3), MemDisk::new());
     let tree = filled(&mut site, &disk, 200).await;

@@ -87,7 +87,7 @@ impl SeedBook {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    pub(super) fn next_epoch(&self) {
+    pub(in crate::tree) fn next_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
