@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tidewire_core::error::{Error, LinkError};
+use tidewire_core::error::LinkError;
 use tidewire_core::id::{ClusterId, Incarnation, OriginTag};
 use tidewire_core::transport::Link;
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
@@ -122,7 +122,7 @@ impl Shipper {
         loop {
             self.board().seeding(&peer, flow.sent);
             while outbox.is_empty() && flow.has_room() {
-                let piece = seed.next().await.map_err(|error: Error| ShipError::Log(error))?;
+                let piece = seed.next().await?;
                 outbox.push(flow.send(piece));
             }
             let silent_at = flow.heard_at + self.config.settings.silence_timeout;

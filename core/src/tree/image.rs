@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 #[cfg(test)]
 use super::entry::Entry;
-use super::ranges::Cut;
+use super::ranges::{Cut, RangeTombstones};
 use super::state::State;
 use super::superseded::Superseded;
 use crate::id::{Lsn, Version};
@@ -45,6 +45,11 @@ impl RangeImage {
     pub(super) fn of((from, to, cut): (&[u8], &[u8], Cut)) -> Self {
         let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
         Self { from, to, version: cut.version, lsn: cut.lsn }
+    }
+
+    /// Adds it to others.
+    pub(super) fn add_to(&self, ranges: &mut RangeTombstones) {
+        ranges.insert(&self.from, &self.to, Cut { version: self.version, lsn: self.lsn });
     }
 }
 
@@ -85,7 +90,7 @@ impl State {
 
     /// Takes over a deleted range. Removes nothing: entries come as they were after it.
     pub(super) fn install_range(&mut self, image: &RangeImage) {
-        self.ranges.insert(&image.from, &image.to, Cut { version: image.version, lsn: image.lsn });
+        image.add_to(&mut self.ranges);
     }
 
     /// Positions whose records lost on arrival, of this moment. To be taken in one look with `next_lsn`, after every

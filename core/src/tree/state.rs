@@ -218,13 +218,18 @@ impl State {
         *entry = fresh;
     }
 
-    fn insert(&mut self, tag: KeyTag, fresh: Entry) {
-        let slot = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys fit the memory of a tree");
+    /// Takes note of an entry of a key that was not there.
+    fn count(&mut self, fresh: &Entry) {
         self.bytes += fresh.bytes() as u64;
         self.live += u64::from(fresh.is_live());
         if let Some(deadline) = fresh.deadline_ms() {
             self.deadlines.add(deadline);
         }
+    }
+
+    fn insert(&mut self, tag: KeyTag, fresh: Entry) {
+        let slot = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys fit the memory of a tree");
+        self.count(&fresh);
         self.entries.push(fresh);
         self.table.insert(tag, slot);
         self.index.get_mut().push(slot);
@@ -263,11 +268,7 @@ impl State {
             return false;
         }
         for entry in rows.iter() {
-            self.bytes += entry.bytes() as u64;
-            self.live += u64::from(entry.is_live());
-            if let Some(deadline) = entry.deadline_ms() {
-                self.deadlines.add(deadline);
-            }
+            self.count(entry);
         }
         self.entries.append(rows);
         true

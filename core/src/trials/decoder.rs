@@ -23,9 +23,8 @@ impl std::fmt::Debug for Decoder {
     }
 }
 
-/// What went wrong, as text.
 impl Decoder {
-    /// For the end of a `decode`.
+    /// What went wrong, as text: for the end of a `decode`.
     pub(crate) fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<(), String> {
         result.map(drop).map_err(|error| error.to_string())
     }

@@ -21,7 +21,6 @@ use crate::id::{Hlc, PartitionId};
 use crate::tree::Tree;
 use crate::tree::entry::Entry;
 use crate::tree::image::RangeImage;
-use crate::tree::ranges::Cut;
 use crate::tree::snapshot::{
     EntryView, SnapshotFault, SnapshotFile, SnapshotHeader, SnapshotInfo, SnapshotWriter, cannot_write,
 };
@@ -92,7 +91,7 @@ impl Tree {
         gone_back.append(&mut self.0.seeds.holes());
         let mut ranges = theirs.cuts.clone();
         for range in self.0.applied.state.read().ranges() {
-            ranges.insert(&range.from, &range.to, Cut { version: range.version, lsn: range.lsn });
+            range.add_to(&mut ranges);
         }
         Ok(Rules {
             own,
@@ -201,7 +200,7 @@ impl Tree {
         let header = self.snapshot_header(number);
         let mut ranges = rules.ranges.clone();
         for range in &header.ranges {
-            ranges.insert(&range.from, &range.to, Cut { version: range.version, lsn: range.lsn });
+            range.add_to(&mut ranges);
         }
         SnapshotHeader {
             progress: joined(&header.progress, &theirs.progress, rules.partitions),

@@ -52,9 +52,9 @@ impl Rules {
     pub(super) fn resolve(&self, key: &[u8], here: Option<Stand>, row: Option<Stand>) -> Choice {
         let dead = here.is_some_and(|here| {
             let lacks = row.is_none_or(|row| row.version < here.version);
-            here.live && lacks && self.covered_there(key, here.version)
+            here.live && lacks && self.covers(&self.theirs, key, here.version)
         });
-        let row = row.filter(|row| here.is_some() || !self.covered_here(key, row.version));
+        let row = row.filter(|row| here.is_some() || !self.covers(&self.mine, key, row.version));
         let (choice, stand) = match (here, row) {
             (None, None) => return Choice::Nothing,
             (Some(here), None) if dead => return Choice::Grave(here.version, Lsn::ZERO),
@@ -68,18 +68,12 @@ impl Rules {
         }
     }
 
-    fn covered_there(&self, key: &[u8], version: Version) -> bool {
+    /// Whether a side covers a version of a key.
+    fn covers(&self, side: &Progress, key: &[u8], version: Version) -> bool {
         if version.origin != self.own {
-            return self.theirs.frontier.get(version.origin) >= version.hlc;
+            return side.frontier.get(version.origin) >= version.hlc;
         }
-        self.up_to(&self.theirs.watermarks, key).is_some_and(|mark| version.hlc <= mark)
-    }
-
-    fn covered_here(&self, key: &[u8], version: Version) -> bool {
-        if version.origin != self.own {
-            return self.mine.frontier.get(version.origin) >= version.hlc;
-        }
-        self.up_to(&self.mine.watermarks, key).is_some_and(|mark| version.hlc <= mark)
+        self.up_to(&side.watermarks, key).is_some_and(|mark| version.hlc <= mark)
     }
 
     /// Up to which HLC writes of this cluster in the key's partition are covered; none where the two sides do not mean

@@ -8,7 +8,7 @@ use crate::id::{Hlc, Incarnation, Lsn, OriginTag};
 use crate::record::FormatError;
 use crate::tree::Tree;
 use crate::tree::image::RangeImage;
-use crate::tree::ranges::{Cut, RangeTombstones};
+use crate::tree::ranges::RangeTombstones;
 use crate::tree::snapshot::{SnapshotFault, SnapshotFile, SnapshotHeader, SnapshotName};
 use crate::tree::target::Progress;
 
@@ -81,7 +81,7 @@ impl Theirs {
             header.ranges.iter().map(|range| RangeImage { lsn: Lsn::ZERO, ..range.clone() }).collect();
         let mut cuts = RangeTombstones::default();
         for range in &ranges {
-            cuts.insert(&range.from, &range.to, Cut { version: range.version, lsn: range.lsn });
+            range.add_to(&mut cuts);
         }
         let mut observed = header.observed.clone();
         for (origin, marks) in header.progress.watermarks.iter() {

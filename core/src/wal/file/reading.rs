@@ -89,14 +89,12 @@ impl FileStorage {
     }
 
     /// What is retained of a partition. Without I/O.
-    pub fn partition(&self, (origin, partition): PartitionKey) -> PartitionExtent {
+    pub fn partition(&self, key: PartitionKey) -> PartitionExtent {
         let segments = self.segments.read();
-        let trimmed = segments.trim.as_ref().and_then(|trim| trim.ends.get(&(origin, partition)));
-        let mut whole =
-            PartitionExtent { first: trimmed.copied().unwrap_or_default(), ..PartitionExtent::default() };
-        whole.next = whole.first;
+        let first = segments.trimmed_end(key);
+        let mut whole = PartitionExtent { first, next: first, ..PartitionExtent::default() };
         for segment in &segments.list {
-            if let Some(extent) = segment.contents.extents.get(&(origin, partition)) {
+            if let Some(extent) = segment.contents.extents.get(&key) {
                 whole.next = whole.next.max(extent.end);
                 whole.records += extent.records;
                 whole.bytes += extent.bytes;
@@ -122,7 +120,7 @@ impl FileStorage {
         let mut selecting = Selecting::new(&filter, (Lsn::ZERO, until)).above(from);
         let mut next = Lsn::ZERO;
         loop {
-            let first = self.partition(key).first;
+            let first = self.segments.read().trimmed_end(key);
             if from < first {
                 let said = format!("the partition begins at {first}, and {from} was asked for");
                 return Err(StorageError::new(StorageErrorKind::Trimmed, said));

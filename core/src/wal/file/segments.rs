@@ -8,7 +8,8 @@ use super::recovery::Recovered;
 use super::segment::{HEADER_BYTES, SegmentNumber};
 use super::spare::Spare;
 use super::trim_point::TrimPoint;
-use crate::id::{GroupSequence, Lsn};
+use crate::id::{GroupSequence, Lsn, Offset};
+use crate::wal::selection::PartitionKey;
 use crate::wal::storage::Bounds;
 
 /// What all segments below one hold together, since the log was opened: so that sums cost a subtraction.
@@ -52,6 +53,11 @@ impl Segments {
             segments.push(segment);
         }
         segments
+    }
+
+    /// Where the trimmed offsets of a partition end.
+    pub(super) fn trimmed_end(&self, key: PartitionKey) -> Offset {
+        self.trim.as_ref().and_then(|trim| trim.ends.get(&key)).copied().unwrap_or_default()
     }
 
     /// Adds a segment behind the last one, which does not grow any more.

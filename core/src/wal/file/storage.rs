@@ -74,7 +74,6 @@ impl FileStorage {
         from: Lsn,
         visit: Visitor<'_>,
     ) -> Result<OpenedLog, StorageError> {
-        disk.create_dir_all(dir).map_err(|error| failed(dir.display(), error))?;
         let found = Manifest::load(disk.as_ref(), dir)?;
         Opening { found, new, limits, from }.run(disk, dir, tasks, visit)
     }
@@ -186,9 +185,7 @@ impl WalStorage for FileStorage {
     }
 
     fn trimmed_end(&self, origin: OriginTag, partition: PartitionId) -> Offset {
-        let segments = self.segments.read();
-        let end = segments.trim.as_ref().and_then(|trim| trim.ends.get(&(origin, partition)));
-        end.copied().unwrap_or_default()
+        self.segments.read().trimmed_end((origin, partition))
     }
 
     async fn trim(&self, before: Lsn) -> Result<(), StorageError> {

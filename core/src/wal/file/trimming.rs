@@ -1,7 +1,6 @@
 //! Letting go of the old segments of a [`FileStorage`], and using their files again.
 
 use super::index::SegmentIndex;
-use super::segment::SegmentNumber;
 use super::spare::{MAX_SPARES, Spare};
 use super::storage::{FileStorage, failed};
 use super::trim_point::TrimPoint;
@@ -67,7 +66,7 @@ impl FileStorage {
         let path = self.dir.join(segment.header.number.file_name());
         let wanted = {
             let segments = self.segments.read();
-            let next = self.segment_bytes(SegmentNumber(segments.next_number.0));
+            let next = self.segment_bytes(segments.next_number);
             // Into a file without a footer a write may still land that was given up on.
             segment.sealed && segments.spares.len() < MAX_SPARES && segment.file_bytes * 2 >= next
         };
