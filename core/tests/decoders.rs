@@ -1,7 +1,7 @@
 //! Decoders under fire: whatever the bytes, no panic, no memory beyond a bound, and nothing believed that a checksum
 //! denies.
 //!
-//! Each decoder of the crate reads its corpus, `corpus/<decoder>/`, and bytes that grow out of it by seeded mutation, as
+//! Each decoder that a room lists in its `DECODERS` reads its corpus, `corpus/<decoder>/`, and bytes that grow out of it by seeded mutation, as
 //! they are and with their checksums made right again. Files of the corpus that begin with `good` are read; those that
 //! begin with `bad` are refused: put there what was once taken wrongly. `TIDEWIRE_REGENERATE=1` writes the good ones anew
 //! as long as the format may change; longer runs: [`Seeds`](tidewire_core::trials::Seeds).

@@ -23,7 +23,7 @@ pub use sequences::{Sequences, check_sequences};
 pub use site::Site;
 pub use topology::{Edge, Topology};
 pub use watch::Watch;
-pub use workload::{Acknowledged, Acknowledgement, Mix, Workload};
+pub use workload::{Acknowledged, Acknowledgement, Mix, Unanswered, Workload};
 pub use world::{Plan, World};
 
 /// The seeds of a random test: `TIDEWIRE_SEED` names the first, `TIDEWIRE_SEEDS` how many; else one, or `count` from 0.

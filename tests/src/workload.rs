@@ -1,5 +1,6 @@
 //! [`Workload`]: writers on every site, few keys, many conflicts, and a record of what was acknowledged.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,10 +40,42 @@ pub enum Mix {
 /// Every write that was acknowledged, in order.
 pub type Acknowledged = Vec<Acknowledgement>;
 
+/// Writes that may have taken keys away though nobody was told: begun, and failed or never answered.
+#[derive(Clone, Debug, Default)]
+pub struct Unanswered(Arc<Mutex<BTreeMap<u64, Vanishing>>>);
+
+#[derive(Clone, Debug)]
+struct Vanishing {
+    keys: Vec<String>,
+    end_key: Option<String>,
+}
+
+impl Unanswered {
+    fn begin(&self, keys: &[String], end_key: Option<&String>) -> u64 {
+        let mut open = self.0.lock();
+        let number = open.last_key_value().map_or(0, |(last, _)| last + 1);
+        open.insert(number, Vanishing { keys: keys.to_vec(), end_key: end_key.cloned() });
+        number
+    }
+
+    fn answered(&self, number: u64) {
+        self.0.lock().remove(&number);
+    }
+
+    /// Whether one of them may have taken a key away.
+    pub fn may_have_taken(&self, key: &str) -> bool {
+        self.0.lock().values().any(|write| match &write.end_key {
+            Some(end) => write.keys.iter().any(|from| from.as_str() <= key) && key < end.as_str(),
+            None => write.keys.iter().any(|other| other == key),
+        })
+    }
+}
+
 /// Writers that run until they are stopped.
 pub struct Workload {
     writers: JoinSet<()>,
     acknowledged: Arc<Mutex<Acknowledged>>,
+    unanswered: Unanswered,
     writes: Arc<Mutex<u64>>,
 }
 
@@ -54,8 +87,12 @@ impl Workload {
 
     /// The same, of a mix.
     pub fn start_mixed(sites: &[Site], writers: u32, keys: u64, mix: Mix, random: &Random) -> Self {
-        let mut workload =
-            Self { writers: JoinSet::new(), acknowledged: Arc::default(), writes: Arc::default() };
+        let mut workload = Self {
+            writers: JoinSet::new(),
+            acknowledged: Arc::default(),
+            unanswered: Unanswered::default(),
+            writes: Arc::default(),
+        };
         for site in sites {
             for _ in 0..writers {
                 let writer = Writer {
@@ -65,12 +102,18 @@ impl Workload {
                     mix,
                     random: random.fork(),
                     acknowledged: workload.acknowledged.clone(),
+                    unanswered: workload.unanswered.clone(),
                     writes: workload.writes.clone(),
                 };
                 workload.writers.spawn(writer.run());
             }
         }
         workload
+    }
+
+    /// Writes of which nobody was told what became of them.
+    pub fn unanswered(&self) -> Unanswered {
+        self.unanswered.clone()
     }
 
     /// Stops the writers where they stand. Returns what was acknowledged, and how many writes that were.
@@ -89,6 +132,7 @@ struct Writer {
     mix: Mix,
     random: Random,
     acknowledged: Arc<Mutex<Acknowledged>>,
+    unanswered: Unanswered,
     writes: Arc<Mutex<u64>>,
 }
 
@@ -98,6 +142,8 @@ struct Asked {
     end_key: Option<String>,
     value: Option<String>,
     expires: bool,
+    /// Its number among those that may take keys away.
+    vanishing: Option<u64>,
     answer: Result<Version, Error>,
 }
 
@@ -111,8 +157,10 @@ impl Writer {
                 (_, 0) => self.batch(&tree, value).await,
                 (_, 1) => {
                     let key = self.key();
-                    let answer = tree.delete(key.clone()).await;
-                    Asked { keys: vec![key], end_key: None, value: None, expires: false, answer }
+                    let keys = vec![key.clone()];
+                    let vanishing = Some(self.unanswered.begin(&keys, None));
+                    let answer = tree.delete(key).await;
+                    Asked { keys, end_key: None, value: None, expires: false, vanishing, answer }
                 }
                 (_, 2) => {
                     // A caller that goes away: the write may or may not happen, and nobody is told.
@@ -125,10 +173,14 @@ impl Writer {
                 _ => {
                     let key = self.key();
                     let answer = tree.put(key.clone(), value.clone()).await;
-                    Asked { keys: vec![key], end_key: None, value: Some(value), expires: false, answer }
+                    let keys = vec![key];
+                    Asked { keys, end_key: None, value: Some(value), expires: false, vanishing: None, answer }
                 }
             };
             if let Ok(version) = asked.answer {
+                if let Some(number) = asked.vanishing {
+                    self.unanswered.answered(number);
+                }
                 *self.writes.lock() += 1;
                 let mut acknowledged = self.acknowledged.lock();
                 let Asked { keys, end_key, value, expires, .. } = asked;
@@ -159,9 +211,10 @@ impl Writer {
             Some(value) => Operation::Set(key.clone().into(), value.clone().into()),
             None => Operation::Delete(key.clone().into()),
         };
-        let answer = tree.batch(keys.iter().map(operation).collect()).await;
         let expires = expires && value.is_some();
-        Asked { keys, end_key: None, value, expires, answer }
+        let vanishing = (expires || value.is_none()).then(|| self.unanswered.begin(&keys, None));
+        let answer = tree.batch(keys.iter().map(operation).collect()).await;
+        Asked { keys, end_key: None, value, expires, vanishing, answer }
     }
 
     /// A few neighbouring keys, or a few whole pairs.
@@ -170,14 +223,18 @@ impl Writer {
         let ends = [self.random.below(self.keys), self.random.below(self.keys)].map(|n| format!("{name}{n}"));
         let (from, last) = if ends[0] <= ends[1] { (&ends[0], &ends[1]) } else { (&ends[1], &ends[0]) };
         let to = format!("{last}~");
+        let keys = vec![from.clone()];
+        let vanishing = Some(self.unanswered.begin(&keys, Some(&to)));
         let answer = tree.delete_range(from.clone(), to.clone()).await;
-        Asked { keys: vec![from.clone()], end_key: Some(to), value: None, expires: false, answer }
+        Asked { keys, end_key: Some(to), value: None, expires: false, vanishing, answer }
     }
 
     async fn put_for_a_while(&self, tree: &Tree, value: String) -> Asked {
         let key = self.key();
-        let answer = tree.put_with(key.clone(), value.clone(), self.options()).await;
-        Asked { keys: vec![key], end_key: None, value: Some(value), expires: true, answer }
+        let keys = vec![key.clone()];
+        let vanishing = Some(self.unanswered.begin(&keys, None));
+        let answer = tree.put_with(key, value.clone(), self.options()).await;
+        Asked { keys, end_key: None, value: Some(value), expires: true, vanishing, answer }
     }
 
     /// Most expire within the run, some at once, some long after it.

@@ -1,7 +1,7 @@
 //! The files of format version 1, as they lie in `golden/v1`, open and read: state, positions, feed.
 //!
-//! They are the directory of a real tree: sealed segments and the one that was written, MANIFEST, TRIM, two snapshots; with
-//! records of two clusters, every kind of write, deletes that lost, values that expire. `expected.txt` says what is in
+//! They are the directory of a real tree: a sealed segment, the one that was written and one that was being filled, MANIFEST,
+//! TRIM, two snapshots; with records of two clusters, every kind of write, deletes that lost, values that expire. `expected.txt` says what is in
 //! them. To write both anew, as long as the format may change: `TIDEWIRE_REGENERATE=1 cargo test -p tidewire-tests golden`.
 #![expect(clippy::disallowed_methods, reason = "reads and writes files of the source tree")]
 
@@ -199,11 +199,17 @@ fn the_golden_files_of_version_1_open_and_read_as_they_were_written() {
     });
 }
 
-/// The golden files show every kind of file that there is, and are small.
+/// The golden files show every kind of file but those of a seed and spares, and are small.
 fn demand_layout() {
     let files = files_below(&golden());
     let count = |ending: &str| files.iter().filter(|path| path.to_string_lossy().ends_with(ending)).count();
     assert!(count(".seg") >= 2 && count(".snap") == 2, "{files:?}");
+    assert_eq!(count(".filling"), 1, "{files:?}");
+    let sealed = |path: &&PathBuf| {
+        let bytes = std::fs::read(golden().join(path)).expect("there");
+        path.to_string_lossy().ends_with(".seg") && bytes.windows(4).any(|word| word == b"TWE1")
+    };
+    assert!(files.iter().any(|path| sealed(&path)), "no segment has a footer in {files:?}");
     for name in ["wal/MANIFEST", "wal/TRIM", "VERSION"] {
         assert_eq!(count(name), 1, "{name} in {files:?}");
     }
