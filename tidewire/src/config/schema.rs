@@ -97,7 +97,7 @@ pub(super) const SECTIONS: &[Section] = &[
             key(
                 "wal_retention",
                 Kind::Duration,
-                "What is older goes even if a peer or sink needs it, which is seeded anew then; 0s: off.",
+                "What is older goes though somebody needs it: a peer is seeded anew, a sink halts; 0s: off.",
             ),
             key(
                 "wal_max_bytes",
