@@ -77,6 +77,9 @@ pub struct Limits {
     /// A log that retains more bytes raises an alarm and is collected with urgency; zero: no bound. Never trims past a
     /// consumer.
     pub wal_max_bytes: u64,
+    /// How long a write of another cluster may wait for what it depends on before neighbours that forward on demand are
+    /// asked for it; zero: none is ever asked.
+    pub relay_after: Duration,
     /// Longest time a committer waits for company before it writes a group.
     pub linger: Duration,
 }
@@ -107,6 +110,7 @@ impl Default for Limits {
             gc_ceiling: Duration::from_hours(1),
             wal_retention: Duration::ZERO,
             wal_max_bytes: 0,
+            relay_after: Duration::from_secs(5),
             linger: Duration::from_micros(50),
         }
     }

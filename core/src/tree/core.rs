@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::entry::{Row, Value};
 use super::identity::TreeIdentity;
+use super::members::Members;
 use super::observer::{Observer, Observers, Observing};
 use super::open::TreeGauges;
 use super::operation::{Operation, PutOptions};
@@ -59,6 +60,8 @@ pub(super) struct Inner {
     pub(super) applied: Arc<AppliedState>,
     pub(super) snapshots: Arc<Snapshots>,
     pub(super) seeds: Arc<SeedBook>,
+    /// None: not declared yet.
+    pub(super) members: Mutex<Option<Members>>,
     pub(super) tasks: Tasks,
 }
 

@@ -16,6 +16,7 @@ mod image;
 mod index;
 mod key_table;
 mod log_view;
+mod members;
 #[cfg(any(test, feature = "test-util"))]
 mod memory;
 mod observer;
@@ -53,6 +54,7 @@ pub use entry::{Row, Value};
 pub use filtered::{FilteredFeed, PartitionPage};
 pub use identity::{Consistency, TreeIdentity};
 pub use log_view::{Located, LogView, Standing};
+pub use members::Members;
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::MemTarget;
 pub use observer::{ObservedWrite, Observer, Observing};

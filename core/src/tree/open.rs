@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -226,6 +226,7 @@ impl Tree {
             applied,
             snapshots: recovered.snapshots,
             seeds: recovered.seeds,
+            members: Mutex::default(),
             tasks: config.tasks,
         }));
         tree.keep_snapshots();

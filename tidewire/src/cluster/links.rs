@@ -18,7 +18,7 @@ use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::{DialTarget, Transport};
-use tidewire_core::tree::Tree;
+use tidewire_core::tree::{Members, Tree};
 use tidewire_shipper::{ShipperConfig, ShipperHandle, ShipperMetrics, ShipperState, ShipperStatus};
 
 use super::collecting::{release, window};
@@ -61,6 +61,18 @@ struct State {
     peers: BTreeMap<ClusterId, Peer>,
     trees: BTreeMap<TreeName, Enrolled>,
     shippers: BTreeMap<(ClusterId, TreeName), ShipperHandle>,
+}
+
+impl State {
+    /// Tells each tree with whom it is exchanged.
+    fn declare_members(&self) {
+        for (name, enrolled) in &self.trees {
+            let takes_part =
+                |peer: &Peer| peer.trees.is_empty() || peer.trees.iter().any(|tree| tree == name.as_str());
+            let joined = self.peers.iter().filter(|(_, peer)| takes_part(peer)).map(|(id, _)| id.clone());
+            enrolled.tree.declare_members(Members { joined: joined.collect(), sealed: BTreeSet::new() });
+        }
+    }
 }
 
 /// The links of a cluster.
@@ -150,6 +162,7 @@ impl Links {
         };
         keep_collected(tasks, keeper);
         state.trees.insert(name, enrolled);
+        state.declare_members();
         Ok(())
     }
 
@@ -176,6 +189,7 @@ impl Links {
             server.allow(id, (!trees.is_empty()).then(|| trees.into_iter().collect()));
         }
         state.peers.insert(id.clone(), peer);
+        state.declare_members();
         Ok(())
     }
 
