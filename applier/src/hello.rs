@@ -37,6 +37,10 @@ pub(crate) struct Known<'a> {
     pub(crate) peers: Vec<&'a ClusterId>,
     /// Whether the caller may ship the tree: None if it is no peer at all.
     pub(crate) allowed: Option<bool>,
+    /// Whether the operator has paused its links.
+    pub(crate) paused: bool,
+    /// Whether the operator has sealed it out.
+    pub(crate) sealed: bool,
     /// The tree, if it is open here, and the incarnation of the caller's log as far as something of it is applied.
     pub(crate) tree: Option<(TreeIdentity, Option<Incarnation>)>,
 }
@@ -89,6 +93,9 @@ pub(crate) fn check(hello: &Hello, caller: &Caller, known: &Known<'_>) -> Result
             format!("the caller says that it is {me}, as this cluster is: stop one of the two, or rename it");
         return refuse(RefusalKind::TwoCopies, detail);
     }
+    if known.sealed {
+        return refuse(RefusalKind::Sealed, sealed(peer, me));
+    }
     let allowed = match known.allowed {
         None => {
             return refuse(RefusalKind::UnknownPeer, format!("{peer} is not a peer of {me}: add it there"));
@@ -100,6 +107,10 @@ pub(crate) fn check(hello: &Hello, caller: &Caller, known: &Known<'_>) -> Result
             RefusalKind::UnknownTree,
             format!("{peer} may not ship tree {tree} to {me}: add it to the peer's trees there"),
         );
+    }
+    if known.paused {
+        let detail = format!("{me} has paused its links with {peer}: tidewire peers resume {peer} there");
+        return refuse(RefusalKind::Paused, detail);
     }
     let Some((identity, incarnation)) = &known.tree else {
         return refuse(RefusalKind::UnknownTree, format!("{me} has no tree {tree}: create it there"));
@@ -117,6 +128,14 @@ pub(crate) fn check(hello: &Hello, caller: &Caller, known: &Known<'_>) -> Result
         ),
         _ => Ok(()),
     }
+}
+
+/// Why nothing of a cluster is taken that was sealed out.
+pub(crate) fn sealed(peer: &ClusterId, me: &ClusterId) -> String {
+    format!(
+        "{peer} was sealed out by the operator of {me}, where nothing has waited for its writes since: to let it return, \
+         tidewire peers resume {peer} there"
+    )
 }
 
 fn check_tree(hello: &Hello, identity: &TreeIdentity) -> Result<(), Refusal> {

@@ -43,6 +43,8 @@ fn answer(hello: &Hello, allowed: Option<bool>, incarnation: Option<u64>) -> Res
         boot: BOOT,
         peers: vec![&there],
         allowed,
+        paused: false,
+        sealed: false,
         tree: (hello.tree == "orders").then(|| (identity, incarnation.map(Incarnation::new))),
     };
     let answered = identify(hello).and_then(|caller| check(hello, &caller, &known));

@@ -44,6 +44,7 @@ mod gate;
 mod hello;
 mod link;
 mod metrics;
+mod orders;
 #[cfg(test)]
 #[path = "../tests/origin.rs"]
 mod origin;
@@ -55,6 +56,7 @@ mod session;
 mod settings;
 mod slot;
 mod status;
+mod tripwire;
 
 pub use applier::Applier;
 pub use metrics::ApplierMetrics;

@@ -82,7 +82,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
     let forwarded = if enrolled.is_ok() { caller.forwarded.as_slice() } else { &[] };
     let (origins, refused) = tokio::select! { biased;
         () = server.stop.cancelled() => return,
-        carried = enroll_forwarded(&caller, forwarded, &applier) => carried,
+        carried = enroll_forwarded(&caller, forwarded, &applier, server) => carried,
     };
     let taken = origins.keys().filter(|origin| **origin != peer.tag()).map(|origin| origin.get()).collect();
     port.carry(origins.clone());
@@ -143,11 +143,13 @@ async fn enroll_forwarded(
     caller: &Caller,
     forwarded: &[(ClusterId, Incarnation)],
     applier: &Applier,
+    server: &Inner,
 ) -> (BTreeMap<OriginTag, (ClusterId, Incarnation)>, Vec<wire::OriginRefusal>) {
     let mut origins = BTreeMap::from([(caller.peer.tag(), (caller.peer.clone(), caller.incarnation))]);
     let mut refused = Vec::new();
     for (name, incarnation) in forwarded {
         let refusal = match applier.target().enroll(name, *incarnation).await {
+            _ if let Some(refusal) = server.sealed(name) => refusal,
             _ if *name == applier.identity().cluster => {
                 let detail = format!("{name} is this cluster itself: its records never come back");
                 Refusal::new(RefusalKind::OwnOrigin, detail)

@@ -40,6 +40,10 @@ pub(crate) enum RefusalKind {
     Unavailable,
     /// A seed comes in over another link.
     Busy,
+    /// The operator here has paused the links of the caller.
+    Paused,
+    /// The operator here has sealed the caller, or an origin, out.
+    Sealed,
 }
 
 impl RefusalKind {
@@ -62,6 +66,8 @@ impl RefusalKind {
             Self::Malformed => "malformed",
             Self::Unavailable => "unavailable",
             Self::Busy => "busy",
+            Self::Paused => "paused",
+            Self::Sealed => "sealed",
         }
     }
 
@@ -74,7 +80,8 @@ impl RefusalKind {
             | Self::Checksum
             | Self::ClockSkew
             | Self::Unavailable
-            | Self::Busy => true,
+            | Self::Busy
+            | Self::Paused => true,
             Self::Protocol
             | Self::Partitions
             | Self::MergeMode
@@ -83,7 +90,8 @@ impl RefusalKind {
             | Self::TwoCopies
             | Self::OwnOrigin
             | Self::TooLarge
-            | Self::Malformed => false,
+            | Self::Malformed
+            | Self::Sealed => false,
         }
     }
 }

@@ -31,10 +31,12 @@ pub struct ServerConfig {
 
 /// A peer that may call.
 #[derive(Debug)]
-struct Peer {
+pub(crate) struct Peer {
     /// What it may ship; None: every tree that is open here.
     trees: Option<BTreeSet<TreeName>>,
-    slots: BTreeMap<TreeName, Arc<Slot>>,
+    /// Its links rest by order.
+    pub(crate) paused: bool,
+    pub(crate) slots: BTreeMap<TreeName, Arc<Slot>>,
 }
 
 impl Peer {
@@ -48,16 +50,18 @@ impl Peer {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    peers: BTreeMap<ClusterId, Peer>,
-    trees: BTreeMap<TreeName, Applier>,
+pub(crate) struct State {
+    pub(crate) peers: BTreeMap<ClusterId, Peer>,
+    pub(crate) trees: BTreeMap<TreeName, Applier>,
+    /// Clusters of which nothing is taken, over whatever link.
+    pub(crate) sealed: BTreeSet<ClusterId>,
     sessions: u64,
 }
 
 pub(crate) struct Inner {
     pub(crate) config: ServerConfig,
     pub(crate) stop: CancellationToken,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     links: TaskTracker,
     accepting: TaskTracker,
 }
@@ -65,7 +69,7 @@ pub(crate) struct Inner {
 /// Accepts links. Cheap to clone; clones are the same server.
 #[derive(Clone)]
 pub struct Server {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     address: Arc<str>,
 }
 
@@ -127,7 +131,11 @@ impl Server {
     pub fn allow(&self, peer: &ClusterId, trees: Option<BTreeSet<TreeName>>) {
         let mut state = self.inner.state.lock();
         let State { peers, trees: open, .. } = &mut *state;
-        let entry = peers.entry(peer.clone()).or_insert_with(|| Peer { trees: None, slots: BTreeMap::new() });
+        let entry = peers.entry(peer.clone()).or_insert_with(|| Peer {
+            trees: None,
+            paused: false,
+            slots: BTreeMap::new(),
+        });
         entry.trees = trees;
         for (tree, applier) in open.iter() {
             if entry.may_ship(tree) {
@@ -176,8 +184,8 @@ impl Server {
     /// How every tree stands with every peer that may ship it, by peer and tree.
     pub fn status(&self) -> Vec<ReceiveStatus> {
         let state = self.inner.state.lock();
-        let slots = state.peers.values().flat_map(|peer| &peer.slots);
-        slots.filter_map(|(tree, slot)| Some(slot.status(state.trees.get(tree)?))).collect()
+        let slots = state.peers.values().flat_map(|peer| peer.slots.iter().map(|slot| (slot, peer.paused)));
+        slots.filter_map(|((tree, slot), paused)| Some(slot.status(state.trees.get(tree)?, paused))).collect()
     }
 
     /// Says goodbye on every link, waits until all have ended, and frees the address.
@@ -192,7 +200,7 @@ impl Inner {
     pub(crate) fn admit(&self, hello: &wire::Hello) -> Result<Admission, Refusal> {
         let caller = hello::identify(hello)?;
         let mut state = self.state.lock();
-        let State { peers, trees, sessions } = &mut *state;
+        let State { peers, trees, sessions, sealed } = &mut *state;
         let applier = trees.get(&caller.tree);
         let origin = caller.peer.tag();
         let known = Known {
@@ -200,6 +208,8 @@ impl Inner {
             boot: self.config.boot,
             peers: peers.keys().collect(),
             allowed: peers.get(&caller.peer).map(|peer| peer.may_ship(&caller.tree)),
+            paused: peers.get(&caller.peer).is_some_and(|peer| peer.paused),
+            sealed: sealed.contains(&caller.peer),
             tree: applier.map(|applier| {
                 let marks =
                     applier.target().progress().watermarks.origin(origin).map(|marks| marks.incarnation());
@@ -214,6 +224,9 @@ impl Inner {
         let slot = peer.slot(&caller.peer, &caller.tree);
         if let Err(refusal) = checked {
             slot.refused(&refusal);
+            return Err(refusal);
+        }
+        if let Some(refusal) = slot.shut() {
             return Err(refusal);
         }
         *sessions += 1;

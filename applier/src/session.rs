@@ -246,7 +246,8 @@ impl Session {
         let Terms { me, peer, origins, .. } = &self.terms;
         if origin == *me {
             let detail = format!(
-                "{peer} sent this cluster's own records back: it must not forward them to their origin"
+                "{peer} sent this cluster's own records back, which no relay does: another cluster runs under this one's id, \
+                 or a copy of this one; give each site an id of its own, and look where the urls under [[peers]] of {peer} lead"
             );
             return Err(Refusal::new(RefusalKind::OwnOrigin, detail));
         }

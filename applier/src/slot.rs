@@ -12,12 +12,14 @@ use crate::boots::{Arrival, Boots};
 use crate::port::{Ending, Port};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::status::{ReceiveLag, ReceiveState, ReceiveStatus, WaitsFor};
+use crate::tripwire::Tripwire;
 
 #[derive(Debug)]
 struct State {
     boots: Boots,
     live: Option<Arc<Port>>,
     refused: Option<Refusal>,
+    wire: Tripwire,
     /// Where the records that the peer has for this cluster are known to end.
     tails: BTreeMap<(OriginTag, PartitionId), Offset>,
     last_page: Option<Instant>,
@@ -38,6 +40,7 @@ impl Slot {
             boots: Boots::default(),
             live: None,
             refused: None,
+            wire: Tripwire::default(),
             tails: BTreeMap::new(),
             last_page: None,
             caught_up: Instant::now(),
@@ -53,7 +56,7 @@ impl Slot {
         let mut state = self.state.lock();
         if state.boots.arrive(boot) == Arrival::TwoCopies {
             let detail = format!(
-                "two processes speak as {0}: stop the copy, then restart this cluster, which forgets that it saw two",
+                "two processes speak as {0}: stop the copy, then have this cluster forget that it saw two: tidewire peers restart {0}",
                 self.peer
             );
             let refusal = Refusal::new(RefusalKind::TwoCopies, detail);
@@ -62,6 +65,7 @@ impl Slot {
             }
             return Err(refusal);
         }
+        state.wire.entered(Instant::now());
         if let Some(before) = state.live.replace(port.clone()) {
             before.end(Ending::Goodbye("replaced by a newer link"));
         }
@@ -91,16 +95,46 @@ impl Slot {
         }
     }
 
-    /// The peer was refused. Stays until something of it is taken.
+    /// The peer was refused. Stays until something of it is taken. If it sent this cluster's own writes, its link is shut
+    /// for a while.
     pub(crate) fn refused(&self, refusal: &Refusal) {
-        self.state.lock().refused = Some(refusal.clone());
+        if refusal.kind == RefusalKind::Paused {
+            return;
+        }
+        let mut state = self.state.lock();
+        if refusal.kind == RefusalKind::OwnOrigin {
+            let shut = state.wire.trip(Instant::now());
+            tracing::error!(peer = %self.peer, seconds = shut.as_secs(), "this cluster's own writes come back; the link is shut");
+        }
+        state.refused = Some(refusal.clone());
+    }
+
+    /// Why no session is let in now, if the link is shut because of what came over it.
+    pub(crate) fn shut(&self) -> Option<Refusal> {
+        let state = self.state.lock();
+        let left = state.wire.shut(Instant::now())?;
+        let mut refusal = state.refused.clone()?;
+        refusal.page = None;
+        refusal.detail = format!("{}; tried again in {} s", refusal.detail, left.as_secs() + 1);
+        Some(refusal)
+    }
+
+    /// Ends the session that is there, and forgets what was noted against the peer.
+    pub(crate) fn begin_anew(&self, ending: Ending) {
+        let mut state = self.state.lock();
+        (state.boots, state.refused, state.wire) = (Boots::default(), None, Tripwire::default());
+        if let Some(live) = state.live.take() {
+            live.end(ending);
+        }
     }
 
     /// The records of an origin that the peer has reach up to here: it sent them, or said so. Whatever was refused of it is
     /// forgiven.
     pub(crate) fn reaches(&self, origin: OriginTag, ends: &[(PartitionId, Offset)], by_page: bool) {
         let mut state = self.state.lock();
-        state.refused = None;
+        if state.wire.brought(Instant::now()) {
+            state.refused = None;
+        }
         if by_page {
             state.last_page = Some(Instant::now());
         }
@@ -118,7 +152,7 @@ impl Slot {
         }
     }
 
-    pub(crate) fn status(&self, applier: &Applier) -> ReceiveStatus {
+    pub(crate) fn status(&self, applier: &Applier, paused: bool) -> ReceiveStatus {
         let view = applier.view().get();
         let state = self.state.lock();
         let entries = state.behind(&view);
@@ -132,6 +166,9 @@ impl Slot {
         });
         let seed = applier.seed().filter(|(from, _)| *from == self.peer);
         let (state_name, reason) = match (&state.refused, &state.live, &view.stalled, &waits_for) {
+            _ if paused => {
+                (ReceiveState::Paused, Some("paused by the operator; what has come is kept".into()))
+            }
             (_, Some(_), ..) if seed.is_some() => {
                 let bytes = seed.map_or(0, |(_, bytes)| bytes);
                 let reason = format!("reseeding: {bytes} bytes of a snapshot of {} have come", self.peer);

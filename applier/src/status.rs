@@ -14,6 +14,8 @@ pub enum ReceiveState {
     CaughtUp,
     /// What has come waits: for writes of another cluster, or for the log here.
     Waiting,
+    /// Stopped by the operator.
+    Paused,
     /// The last thing that the peer sent was refused.
     Refused,
 }

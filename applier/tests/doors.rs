@@ -201,3 +201,86 @@ async fn frames_that_cannot_be_meant_end_the_session_and_nothing_else() {
     assert!(here.target.progress().watermarks.origin(y.origin()).is_none());
     here.check();
 }
+
+#[tokio::test(start_paused = true)]
+async fn f13_a_link_that_loops_stays_shut_for_longer_each_time_and_is_well_when_it_has_proven_itself() {
+    let here = Here::open(Settings::default()).await;
+    let (mut own, mut x) = (origin("here"), origin("x"));
+    own.commit(&[&["a"]]);
+    x.commit(&[&["b"]]);
+    for shut in [30, 60] {
+        let mut caller = here.call(&x).await;
+        caller.page(&x, 0, 1).await;
+        caller.page(&own, 0, 1).await;
+        assert_eq!(caller.ended().await.1.kind(), "own_origin");
+        tokio::time::sleep(Duration::from_secs(shut - 2)).await;
+        let refusal = here.hello(&x, 7).await.unwrap_err();
+        assert_eq!(refusal.kind, "own_origin");
+        assert!(
+            refusal.detail.contains("id of its own") && refusal.detail.contains("tried again in"),
+            "{refusal:?}"
+        );
+        assert_eq!(here.state("x"), ReceiveState::Refused);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    // A session that brings something is believed after ten seconds.
+    let mut caller = here.call(&x).await;
+    caller.heartbeat(&mut x).await;
+    settle().await;
+    assert_eq!(here.state("x"), ReceiveState::Refused, "it is on trial");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    caller.heartbeat(&mut x).await;
+    settle().await;
+    assert_eq!(here.state("x"), ReceiveState::CaughtUp);
+    assert_eq!(here.metric("tidewire_own_origin_refused_total", "x"), 2);
+    here.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_to_begin_anew_clears_a_tripped_link_and_two_copies() {
+    let here = Here::open(Settings::default()).await;
+    let (mut own, x) = (origin("here"), origin("x"));
+    own.commit(&[&["a"]]);
+    let mut caller = here.call(&x).await;
+    caller.page(&own, 0, 1).await;
+    caller.ended().await;
+    here.hello(&x, 7).await.unwrap_err();
+    here.server.restart(&name("x"));
+    assert_eq!(here.state("x"), ReceiveState::Connecting);
+    here.hello(&x, 1).await.unwrap();
+    here.hello(&x, 2).await.unwrap();
+    let refusal = here.hello(&x, 1).await.unwrap_err();
+    assert!(
+        refusal.kind == "two_copies" && refusal.detail.contains("tidewire peers restart x"),
+        "{refusal:?}"
+    );
+    here.server.restart(&name("x"));
+    here.hello(&x, 2).await.unwrap();
+    here.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_peer_is_sent_away_until_it_is_resumed_and_what_has_come_goes_on() {
+    let here = Here::open(Settings::default()).await;
+    let (mut x, mut y) = (origin("x"), origin("y"));
+    y.commit(&[&["b"]]);
+    x.see(&y);
+    x.commit(&[&["a"]]);
+    let mut caller = here.call(&x).await;
+    caller.page(&x, 0, 1).await;
+    settle().await;
+    here.server.pause(&name("x"));
+    assert_eq!(caller.ended().await.1.kind(), "paused");
+    let refusal = here.hello(&x, 7).await.unwrap_err();
+    assert_eq!((refusal.kind.as_str(), refusal.retry), ("paused", true));
+    assert_eq!(here.state("x"), ReceiveState::Paused);
+    let mut from_y = here.call(&y).await;
+    from_y.page(&y, 0, 1).await;
+    from_y.acked(1).await;
+    settle().await;
+    assert_eq!(here.target.applied().len(), 2, "what x had brought waited for y alone");
+    here.server.resume(&name("x"));
+    assert_eq!(here.state("x"), ReceiveState::Connecting);
+    here.call(&x).await;
+    here.check();
+}

@@ -14,7 +14,8 @@ use crate::status::{ShipperState, ShipperStatus, StatusBoard};
 /// A running shipper. Dropping the handle stops nothing.
 #[derive(Clone)]
 pub struct ShipperHandle {
-    pump: PumpHandle,
+    /// None: it rests.
+    pump: Option<PumpHandle>,
     board: Arc<StatusBoard>,
 }
 
@@ -39,14 +40,23 @@ pub fn spawn(
     let shipper = Shipper::new(config, log.clone(), checkpoint);
     let board = shipper.board();
     let pump = Pump { name, log, settings, random, checkpoint, on_durable, letters: None };
-    ShipperHandle { pump: pump.spawn(tasks, Box::new(shipper)), board }
+    ShipperHandle { pump: Some(pump.spawn(tasks, Box::new(shipper))), board }
 }
 
 impl ShipperHandle {
+    /// A shipper that rests: it ships nothing, and shows how far the peer is behind `checkpoint`.
+    pub fn resting(config: ShipperConfig, log: Arc<dyn PumpLog>, checkpoint: Option<Cursor>) -> Self {
+        Self { pump: None, board: Shipper::new(config, log, checkpoint).board() }
+    }
+
     /// What it does now. Also brings its gauges up to date: call it before metrics are rendered.
     pub fn status(&self) -> ShipperStatus {
         let mut status = self.board.read();
-        let pump = self.pump.status();
+        let Some(pump) = &self.pump else {
+            (status.state, status.reason) = (ShipperState::Paused, None);
+            return status;
+        };
+        let pump = pump.status();
         match pump.state {
             PumpState::Stopped => (status.state, status.reason) = (ShipperState::Paused, None),
             // What ended a run outside the session, as a log that cannot be read, only the pump knows.
@@ -60,16 +70,23 @@ impl ShipperHandle {
 
     /// Dials again at once if the shipper is between two attempts.
     pub fn restart(&self) {
-        self.pump.restart();
+        if let Some(pump) = &self.pump {
+            pump.restart();
+        }
     }
 
-    /// Stops, and says goodbye to the peer; also the way to pause, where the next [`spawn`] goes on.
+    /// Stops, and says goodbye to the peer; also the way to pause, where the next [`spawn`] goes on. It shows as paused then.
     pub async fn stop(&self) {
-        self.pump.stop().await;
+        if let Some(pump) = &self.pump {
+            pump.stop().await;
+        }
     }
 
     /// Ships what is in the log now, for `budget` at most, then stops. Says whether the peer has all of it.
     pub async fn drain(&self, budget: Duration) -> bool {
-        self.pump.drain(budget).await
+        match &self.pump {
+            Some(pump) => pump.drain(budget).await,
+            None => false,
+        }
     }
 }

@@ -12,6 +12,7 @@ mod golden;
 mod kills;
 mod minutes;
 mod no_loops;
+mod peers;
 mod ranges;
 mod relay;
 mod retention;

@@ -48,7 +48,7 @@ mod local;
 mod serve;
 pub mod status;
 
-pub use cluster::{Cluster, ClusterBuilder, SinkOptions};
+pub use cluster::{Cluster, ClusterBuilder, Reloaded, SinkOptions};
 pub use config::{ClusterConfig, Peer};
 pub use tidewire_connectors as connectors;
 pub use tidewire_core::error::{Error, ErrorKind};

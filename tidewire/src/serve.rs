@@ -1,7 +1,7 @@
 //! `serve`: one cluster in this process, until a signal ends it.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::Failure;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Reloaded};
 use crate::config::{self, ClusterConfig};
 use crate::http::{HttpConfig, HttpServer};
 use crate::local::runtime;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .init();
     raise_open_files();
     let runtime = runtime()?;
-    let stopped = runtime.block_on(serve(config));
+    let stopped = runtime.block_on(serve(config, &args.config));
     runtime.shutdown_background();
     Ok(stopped?)
 }
@@ -50,7 +50,7 @@ fn raise_open_files() {
     }
 }
 
-async fn serve(config: ClusterConfig) -> Result<ExitCode, Error> {
+async fn serve(config: ClusterConfig, file: &Path) -> Result<ExitCode, Error> {
     let mut signals = Signals::new()?;
     let http = HttpConfig::new(config.listen.http, &config.limits());
     tracing::info!(
@@ -82,7 +82,13 @@ async fn serve(config: ClusterConfig) -> Result<ExitCode, Error> {
     if let Err(error) = cluster.release_unlisted_peers().await {
         tracing::warn!(%error, "what logs hold for peers that are not listed any more is not released; the next start tries again");
     }
-    signals.stop().await;
+    while signals.next().await == Wish::Reload {
+        tokio::select! {
+            biased;
+            () = signals.stop() => break,
+            () = reload(file, &cluster) => {}
+        }
+    }
     tracing::info!("stopping: no new writes, finishing what is pending; a second signal ends at once");
     tokio::select! {
         biased;
@@ -96,6 +102,13 @@ async fn serve(config: ClusterConfig) -> Result<ExitCode, Error> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Stop,
+    Reload,
 }
 
 struct Signals {
@@ -118,17 +131,55 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal that ends the process.
+    /// Waits for the next signal. Cancel-safe.
+    async fn next(&mut self) -> Wish {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Wish::Stop,
+            _ = self.interrupt.recv() => Wish::Stop,
+            _ = self.hangup.recv() => Wish::Reload,
+        }
+    }
+
+    /// Waits for a signal that ends the process. Cancel-safe; other signals are left for later.
     async fn stop(&mut self) {
-        loop {
-            tokio::select! {
-                biased;
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => {
-                    tracing::warn!("the configuration is read at start only; restart to apply changes");
-                }
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Reads the configuration again and takes over what can change while the cluster runs.
+async fn reload(file: &Path, cluster: &Cluster) {
+    let config = match config::load(file) {
+        Ok(config) => config,
+        Err(error) => {
+            for problem in error.problems() {
+                tracing::error!(file = %file.display(), %problem, "the configuration is not valid; nothing has changed");
             }
+            return;
+        }
+    };
+    match cluster.reload(config).await {
+        Ok(done) => {
+            for key in &done.needs_restart {
+                tracing::warn!(key, "a changed setting takes a restart; it goes on as it was");
+            }
+            let Reloaded { added, changed, removed, freed_bytes, trees, sinks, .. } = done;
+            tracing::info!(
+                ?added,
+                ?changed,
+                ?removed,
+                freed_bytes,
+                ?trees,
+                ?sinks,
+                "configuration read again"
+            );
+        }
+        Err(error) => {
+            tracing::error!(%error, "the configuration is not taken over whole; mend it and send SIGHUP again");
         }
     }
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Peer;
+
 /// A whole cluster at one moment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Status {
@@ -26,8 +28,38 @@ pub struct Status {
     pub trees: Vec<TreeStatus>,
     /// Its links: one entry for each peer, tree and direction.
     pub peers: Vec<PeerStatus>,
+    /// The clusters that it knows as peers, and what was ordered about them.
+    #[serde(default)]
+    pub members: Vec<Member>,
     /// Its sinks, by tree and name.
     pub sinks: Vec<SinkStatus>,
+}
+
+/// Who says that a cluster is a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerSource {
+    /// The configuration file, or the program.
+    Listed,
+    /// An order at run time, which is kept in the data directory.
+    Kept,
+    /// Nobody: only what was ordered about it is known.
+    None,
+}
+
+/// A cluster that takes part, or did.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Member {
+    /// Its name.
+    pub id: String,
+    /// Who says that it is a peer.
+    pub source: PeerSource,
+    /// Its links rest until they are resumed.
+    pub paused: bool,
+    /// It was sealed out: nothing is held for it, and nothing of it is taken.
+    pub sealed: bool,
+    /// How writes are exchanged with it; absent if it is no peer.
+    pub peer: Option<Peer>,
 }
 
 /// The bound addresses; absent where nothing listens.

@@ -140,13 +140,14 @@ impl Client {
         path: &str,
         query: &[(&str, &[u8])],
         body: Option<Vec<u8>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<serde_json::Value, Failure> {
         let url = self.query_url(path, query);
         let answer = match method {
             "DELETE" => self.authorized(self.agent.delete(url)).call(),
             _ => self.authorized(self.agent.post(url)).send(body.unwrap_or_default()),
         };
-        self.answer(answer).map(drop)
+        let body = self.body(&mut self.answer(answer)?)?;
+        serde_json::from_slice(&body).map_err(|error| self.not_understood(&error))
     }
 
     /// An answer that stays open.

@@ -10,9 +10,10 @@ use super::collect::GcArgs;
 use super::config::ConfigCommand;
 use super::data::{KeyArgs, PutArgs, RangeArgs, ScanArgs, WatchArgs};
 use super::load::LoadArgs;
-use super::sinks::{AddPeerArgs, DeadLettersCommand, PeerArgs, ReseedArgs, SinksCommand};
+use super::peers::PeersCommand;
+use super::sinks::{DeadLettersCommand, SinksCommand};
 use super::wal::WalCommand;
-use super::{Failure, collect, config, data, load, sinks, status, wal};
+use super::{Failure, collect, config, data, load, peers, sinks, status, wal};
 use crate::bench::BenchArgs;
 use crate::demo::DemoArgs;
 use crate::serve::ServeArgs;
@@ -71,18 +72,6 @@ enum Command {
     Bench(BenchArgs),
 }
 
-#[derive(Debug, Subcommand)]
-enum PeersCommand {
-    /// List the links with their state and lag
-    List(Connection),
-    /// Exchange writes with another cluster, until the next restart
-    Add(AddPeerArgs),
-    /// Take a snapshot of a tree, or of all, from a cluster: after files were put back from a copy
-    Reseed(ReseedArgs),
-    /// End the exchange with a cluster and free what it holds of the logs
-    Remove(PeerArgs),
-}
-
 /// Runs the command of this process.
 pub fn main() -> ExitCode {
     let command = match CommandLine::try_parse() {
@@ -114,10 +103,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         Command::Watch(args) => data::watch(&args, out)?,
         Command::Status(connection) => status::status(&connection, out)?,
         Command::Gc(args) => collect::gc(&args, out)?,
-        Command::Peers(PeersCommand::List(connection)) => status::peers(&connection, out)?,
-        Command::Peers(PeersCommand::Add(args)) => sinks::add_peer(&args, out)?,
-        Command::Peers(PeersCommand::Reseed(args)) => sinks::reseed(&args, out)?,
-        Command::Peers(PeersCommand::Remove(args)) => sinks::remove_peer(&args, out)?,
+        Command::Peers(command) => peers::run(&command, out)?,
         Command::Sinks(command) => sinks::sinks(&command, out)?,
         Command::DeadLetters(command) => sinks::dead_letters(&command, out)?,
     }

@@ -10,6 +10,7 @@ mod config;
 mod data;
 mod failure;
 mod load;
+mod peers;
 mod sinks;
 mod status;
 mod table;

@@ -1,4 +1,4 @@
-//! `sinks`, `dead-letters` and what changes `peers`: orders to a server.
+//! `sinks` and `dead-letters`: orders to a server.
 
 use std::io::Write;
 
@@ -41,41 +41,6 @@ pub(crate) struct SinkArgs {
     /// Its tree, where several have a sink of this name
     #[arg(long, value_name = "TREE")]
     tree: Option<String>,
-    #[command(flatten)]
-    connection: Connection,
-}
-
-/// Another cluster.
-#[derive(Debug, Args)]
-pub(crate) struct AddPeerArgs {
-    /// The other cluster's id
-    id: String,
-    /// Its replication address, as http://HOST:PORT; without it, only receive from it
-    peer_url: Option<String>,
-    /// Exchange only these trees
-    #[arg(long = "tree", value_name = "TREE")]
-    trees: Vec<String>,
-    #[command(flatten)]
-    connection: Connection,
-}
-
-/// From whom a snapshot is taken.
-#[derive(Debug, Args)]
-pub(crate) struct ReseedArgs {
-    /// The other cluster's id
-    id: String,
-    /// Only this tree; else every tree that is exchanged with it
-    #[arg(long, value_name = "TREE")]
-    tree: Option<String>,
-    #[command(flatten)]
-    connection: Connection,
-}
-
-/// A peer of a server.
-#[derive(Debug, Args)]
-pub(crate) struct PeerArgs {
-    /// The other cluster's id
-    id: String,
     #[command(flatten)]
     connection: Connection,
 }
@@ -157,31 +122,6 @@ pub(crate) fn dead_letters(command: &DeadLettersCommand, out: &mut dyn Write) ->
         ]);
     }
     write!(out, "{table}")?;
-    Ok(())
-}
-
-pub(crate) fn add_peer(args: &AddPeerArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let peer = serde_json::json!({
-        "id": args.id, "url": args.peer_url, "send": args.peer_url.is_some(), "trees": args.trees,
-    });
-    let client = Client::new(&args.connection)?;
-    client.order("POST", "/v1/admin/peers", &[], Some(peer.to_string().into_bytes()))?;
-    writeln!(out, "added {} until the next restart; list it under [[peers]] to keep it", args.id)?;
-    Ok(())
-}
-
-pub(crate) fn remove_peer(args: &PeerArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let path = format!("/v1/admin/peers/{}", segment(&args.id));
-    Client::new(&args.connection)?.order("DELETE", &path, &[], None)?;
-    writeln!(out, "removed {}; what it held of the logs is free", args.id)?;
-    Ok(())
-}
-
-pub(crate) fn reseed(args: &ReseedArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let path = format!("/v1/admin/peers/{}/reseed", segment(&args.id));
-    let query: Vec<(&str, &[u8])> = args.tree.iter().map(|tree| ("tree", tree.as_bytes())).collect();
-    Client::new(&args.connection)?.order("POST", &path, &query, None)?;
-    writeln!(out, "asked {} for a snapshot; status shows how far it is", args.id)?;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! `status` and `peers list`: a server's own account of itself, as tables for people or as the raw JSON.
+//! `status`: a server's own account of itself, as tables for people or as the raw JSON.
 
 use std::io::Write;
 
@@ -48,19 +48,7 @@ pub(crate) fn status(connection: &Connection, out: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-pub(crate) fn peers(connection: &Connection, out: &mut dyn Write) -> Result<(), Failure> {
-    let (raw, status) = fetch(connection)?;
-    if connection.json {
-        writeln!(out, "{}", raw.get("peers").unwrap_or(&serde_json::Value::Null))?;
-    } else if status.peers.is_empty() {
-        writeln!(out, "no peers: add [[peers]] to the configuration file")?;
-    } else {
-        write!(out, "{}", peers_table(&status.peers))?;
-    }
-    Ok(())
-}
-
-fn fetch(connection: &Connection) -> Result<(serde_json::Value, Status), Failure> {
+pub(super) fn fetch(connection: &Connection) -> Result<(serde_json::Value, Status), Failure> {
     let client = Client::new(connection)?;
     let raw = client.json("/v1/status", &[])?;
     let status = Status::deserialize(&raw).map_err(|error| client.not_understood(&error))?;
@@ -95,7 +83,7 @@ fn trees_table(trees: &[TreeStatus]) -> Table {
     table
 }
 
-fn peers_table(peers: &[PeerStatus]) -> Table {
+pub(super) fn peers_table(peers: &[PeerStatus]) -> Table {
     let mut table = Table::new(["PEER", "TREE", "DIRECTION", "STATE", "BEHIND", "REASON"]);
     for peer in peers {
         table.row([

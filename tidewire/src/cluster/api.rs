@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tidewire_connectors::json::text_or_base64;
-use tidewire_core::error::Error;
+use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::gc::GcReport;
 use tidewire_core::id::ClusterId;
 use tidewire_core::metrics::Metrics;
@@ -14,8 +14,9 @@ use tidewire_core::tree::Tree;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::Cluster;
-use crate::http::{Order, SinkAction, Site};
-use crate::status::Status;
+use crate::config::{ClusterConfig, ConfigError, Peer};
+use crate::http::{Order, PeerAction, SinkAction, Site};
+use crate::status::{Member, PeerSource, Status};
 
 #[async_trait]
 impl Site for Cluster {
@@ -75,22 +76,62 @@ impl Site for Cluster {
             }
             Order::AddPeer(peer) => {
                 let id = peer.id.clone();
-                self.add_peer(peer).await?;
+                self.check_peer(&peer)?;
+                self.keep_peer(peer).await?;
                 Ok(json!({"peer": id}))
+            }
+            Order::Peer { id, action } => {
+                let mut freed = 0;
+                match action {
+                    PeerAction::Pause => self.pause_peer(&id).await?,
+                    PeerAction::Resume => self.resume_peer(&id).await?,
+                    PeerAction::Restart => self.restart_peer(&id).await?,
+                    PeerAction::Seal => freed = self.seal_peer(&id).await?,
+                }
+                Ok(json!({"peer": id, "freed_bytes": freed}))
             }
             Order::ReseedPeer { id, tree } => {
                 let trees = self.reseed(&id, tree.as_deref()).await?;
                 Ok(json!({"peer": id, "trees": trees}))
             }
-            Order::RemovePeer(id) => {
-                self.remove_peer(&id).await?;
-                Ok(json!({"peer": id}))
+            Order::RemovePeer { id, until_restart } => {
+                if !until_restart {
+                    self.demand_unlisted(&id)?;
+                }
+                let freed = self.remove_peer(&id).await?;
+                Ok(json!({"peer": id, "freed_bytes": freed}))
             }
         }
     }
 
     fn stop_token(&self) -> CancellationToken {
         Self::stop_token(self)
+    }
+}
+
+impl Cluster {
+    /// Whether a peer keeps the rules of the configuration.
+    fn check_peer(&self, peer: &Peer) -> Result<(), Error> {
+        let mut config = ClusterConfig::clone(&self.0.config());
+        config.peers = vec![peer.clone()];
+        let wrong = |error: ConfigError| {
+            let said: Vec<String> = error.problems().iter().map(|problem| problem.message.clone()).collect();
+            Error::new(ErrorKind::Invalid, format!("peer {}: {}", peer.id, said.join("; ")))
+        };
+        config.validate().map(drop).map_err(wrong)
+    }
+
+    /// What the configuration lists comes back, so it is not removed behind its back.
+    fn demand_unlisted(&self, id: &str) -> Result<(), Error> {
+        let listed = |member: &Member| member.id == id && member.source == PeerSource::Listed;
+        if !self.peers().iter().any(listed) {
+            return Ok(());
+        }
+        let said = format!(
+            "peer {id} is listed in the configuration, which brings it back with the next start or reload: take it out of \
+             the file and send SIGHUP, which removes it; or remove it only until then, with until_restart"
+        );
+        Err(Error::new(ErrorKind::Conflict, said))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use parking_lot::Mutex;
 use tidewire_core::clock::{HybridClock, SystemClock, WallClock};
 use tidewire_core::disk::{Disk, RealDisk};
 use tidewire_core::error::{Error, ErrorKind};
@@ -133,12 +134,13 @@ impl ClusterBuilder {
         };
         let boot = BootId::new(random.id());
         let sinks = Sinks::new(meta.store(), boot, wall.clone(), &metrics);
-        let links = Links::new(&id, boot, transport, wall, &metrics);
+        let links = Links::new(&id, boot, meta.store(), transport, wall, &metrics);
         let inner = Inner {
             wal_metrics: WalMetrics::new(&metrics),
             tree_metrics: TreeMetrics::new(&metrics),
             buffers: BufferMetrics::new(&metrics),
-            config,
+            config: Mutex::new(Arc::new(config)),
+            reloading: tokio::sync::Mutex::default(),
             id,
             boot,
             random,

@@ -107,7 +107,7 @@ impl Cluster {
 
     /// Starts what `[[sinks]]` lists, and names what is registered and not listed.
     pub(super) async fn start_sinks(&self) -> Result<(), Error> {
-        for sink in &self.0.config.sinks {
+        for sink in &self.0.config().sinks {
             self.start_sink(sink).await?;
         }
         for tree in self.trees() {
@@ -124,7 +124,7 @@ impl Cluster {
         Ok(())
     }
 
-    async fn start_sink(&self, sink: &SinkConfig) -> Result<(), Error> {
+    pub(super) async fn start_sink(&self, sink: &SinkConfig) -> Result<(), Error> {
         let invalid = |said: String| Error::new(ErrorKind::Invalid, format!("sink {}: {said}", sink.name));
         let built_in = sink_types::named(&sink.kind).map_err(invalid)?;
         let built = (built_in.build)(sink.settings.clone()).map_err(|error| invalid(error.to_string()))?;

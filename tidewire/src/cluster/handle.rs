@@ -1,9 +1,11 @@
 //! [`Cluster`]: the handle of an open cluster.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dashmap::DashMap;
 use futures::StreamExt;
+use parking_lot::Mutex;
 use tidewire_core::clock::HybridClock;
 use tidewire_core::disk::Disk;
 use tidewire_core::error::{Error, ErrorKind};
@@ -22,7 +24,7 @@ use super::builder::ClusterBuilder;
 use super::directory::Directory;
 use super::links::Links;
 use super::sinks::Sinks;
-use crate::config::{self, ClusterConfig, Peer};
+use crate::config::{self, ClusterConfig};
 
 /// How many trees are opened at once when a cluster starts.
 const OPEN_AT_ONCE: usize = 16;
@@ -53,7 +55,9 @@ impl Meta {
 }
 
 pub(super) struct Inner {
-    pub(super) config: ClusterConfig,
+    pub(super) config: Mutex<Arc<ClusterConfig>>,
+    /// One reload at a time.
+    pub(super) reloading: tokio::sync::Mutex<()>,
     pub(super) id: ClusterId,
     pub(super) boot: BootId,
     pub(super) random: Random,
@@ -122,9 +126,10 @@ impl Cluster {
     }
 
     async fn open_everything(&self) -> Result<(), Error> {
-        self.open_trees().await?;
+        let config = self.0.config();
+        self.open_trees(&config).await?;
         for name in self.0.directory.trees_on_disk(&self.0.disk) {
-            if !self.0.config.trees.iter().any(|tree| tree.name == name) {
+            if !config.trees.iter().any(|tree| tree.name == name) {
                 tracing::warn!(
                     tree = name,
                     "a tree on disk is not configured; its files stay, nothing serves it"
@@ -133,15 +138,20 @@ impl Cluster {
         }
         self.0.links.listen(&self.0.tasks).await?;
         for tree in self.trees() {
-            self.0
-                .links
-                .enroll_tree(&self.0.tasks, &tree, self.0.meta.store(), &self.0.limits, &self.0.random)
-                .await?;
+            self.enroll(&tree).await?;
         }
-        for peer in &self.0.config.peers {
+        let listed = config.peers.iter().map(|peer| ClusterId::new(&peer.id));
+        self.0.links.recall(&listed.collect::<Result<BTreeSet<_>, Error>>()?).await?;
+        for peer in &config.peers {
             self.add_peer(peer.clone()).await?;
         }
+        self.0.links.connect(&self.0.tasks, &self.0.random).await?;
         self.start_sinks().await
+    }
+
+    async fn enroll(&self, tree: &Tree) -> Result<(), Error> {
+        let Inner { links, tasks, limits, random, .. } = &*self.0;
+        links.enroll_tree(tasks, tree, limits, random).await
     }
 
     /// The cluster's name.
@@ -190,12 +200,9 @@ impl Cluster {
         if let Some(tree) = self.find_tree(name) {
             return Ok(tree);
         }
-        let configured = self.0.config.trees.iter().find(|tree| tree.name == name).cloned();
+        let configured = self.0.config().trees.iter().find(|tree| tree.name == name).cloned();
         let tree = self.open_tree(&configured.unwrap_or_else(|| config::TreeConfig::new(name))).await?;
-        self.0
-            .links
-            .enroll_tree(&self.0.tasks, &tree, self.0.meta.store(), &self.0.limits, &self.0.random)
-            .await?;
+        self.enroll(&tree).await?;
         self.0.links.connect(&self.0.tasks, &self.0.random).await?;
         Ok(tree)
     }
@@ -226,9 +233,9 @@ impl Cluster {
     }
 
     /// Opens the trees of the configuration, some at once: what takes long is waiting for the disk.
-    async fn open_trees(&self) -> Result<(), Error> {
+    async fn open_trees(&self, config: &ClusterConfig) -> Result<(), Error> {
         let guard = self.0.opening.lock().await;
-        let opening = self.0.config.trees.iter().map(|tree| self.open_alone(tree));
+        let opening = config.trees.iter().map(|tree| self.open_alone(tree));
         let opened: Vec<_> = futures::stream::iter(opening).buffered(OPEN_AT_ONCE).collect().await;
         drop(guard);
         opened.into_iter().try_for_each(|opened| opened.map(drop))
@@ -273,40 +280,6 @@ impl Cluster {
         .await?;
         self.0.trees.insert(settings.name.clone(), tree.clone());
         Ok(tree)
-    }
-
-    /// Exchanges writes with another cluster from now on.
-    ///
-    /// # Errors
-    /// `Invalid` for a peer that cannot be, `Conflict` for one that is there already.
-    pub async fn add_peer(&self, peer: Peer) -> Result<(), Error> {
-        let id = ClusterId::new(&peer.id)?;
-        if id == self.0.id {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!("peer {id} is this cluster itself; name the other one"),
-            ));
-        }
-        self.0.links.allow(&id, peer)?;
-        self.0.links.connect(&self.0.tasks, &self.0.random).await
-    }
-
-    /// Ends the exchange with a peer and forgets it. Answers how many bytes of the logs only this peer held: the next
-    /// [`gc`](Self::gc) lets go of them, as far as they are in snapshots.
-    ///
-    /// # Errors
-    /// `NotFound` when there is no such peer.
-    pub async fn remove_peer(&self, id: &str) -> Result<u64, Error> {
-        self.0.links.remove(&ClusterId::new(id)?).await
-    }
-
-    /// Releases what the logs hold for clusters that are not peers, or not sent to, at this moment: once all peers are
-    /// added after a start. Answers how many bytes only they held.
-    ///
-    /// # Errors
-    /// When it cannot be stored.
-    pub async fn release_unlisted_peers(&self) -> Result<u64, Error> {
-        self.0.links.release_unlisted().await
     }
 
     /// Stops in order: no new writes, everything pending made durable, peers and sinks told what they have not

@@ -21,6 +21,7 @@ impl Cluster {
             health: self.health(),
             trees: self.trees().iter().map(|tree| self.tree_status(tree)).collect(),
             peers,
+            members: self.peers(),
             sinks: self.0.sinks.status(),
         }
     }

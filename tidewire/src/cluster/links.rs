@@ -1,12 +1,12 @@
 //! [`Links`]: the exchange with other clusters, both ways.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidewire_applier::{Applier, ApplierMetrics, ReceiveState, ReceiveStatus, Server, ServerConfig};
+use tidewire_applier::{Applier, ApplierMetrics, Server, ServerConfig};
 use tidewire_core::clock::WallClock;
 use tidewire_core::cursors::Registry;
 use tidewire_core::error::{Error, ErrorKind};
@@ -18,23 +18,23 @@ use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::{DialTarget, Transport};
-use tidewire_core::tree::{Members, Tree};
-use tidewire_shipper::{ShipperConfig, ShipperHandle, ShipperMetrics, ShipperState, ShipperStatus};
+use tidewire_core::tree::Tree;
+use tidewire_shipper::{ShipperConfig, ShipperHandle, ShipperMetrics, ShipperState};
 
-use super::collecting::{release, window};
+use super::collecting::window;
 use super::consumers::{flush, hold, keep_collected, keep_cursors};
+use super::membership::{Roll, exchanges};
 use crate::config::Peer;
-use crate::status::{Direction, Lag, PeerState, PeerStatus};
 
 /// How long a stopping cluster waits for peers to acknowledge what they have not yet.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A tree that takes part in the exchange.
 #[derive(Clone)]
-struct Enrolled {
-    tree: Tree,
-    applier: Applier,
-    cursors: Arc<Registry>,
+pub(super) struct Enrolled {
+    pub(super) tree: Tree,
+    pub(super) applier: Applier,
+    pub(super) cursors: Arc<Registry>,
     /// One pass of the collector at a time.
     collecting: Arc<tokio::sync::Mutex<()>>,
     pressure: Arc<Pressure>,
@@ -51,40 +51,44 @@ pub(super) struct Consumers {
 /// A shipper that is to be started.
 struct Missing {
     peer: ClusterId,
+    settings: Peer,
     url: String,
-    forward: bool,
+    paused: bool,
     enrolled: Enrolled,
 }
 
 #[derive(Default)]
-struct State {
-    peers: BTreeMap<ClusterId, Peer>,
-    trees: BTreeMap<TreeName, Enrolled>,
-    shippers: BTreeMap<(ClusterId, TreeName), ShipperHandle>,
+pub(super) struct State {
+    pub(super) roll: Roll,
+    pub(super) trees: BTreeMap<TreeName, Enrolled>,
+    pub(super) shippers: BTreeMap<(ClusterId, TreeName), ShipperHandle>,
+    /// The names of all peers, for whoever says hello.
+    names: Arc<Mutex<Vec<ClusterId>>>,
 }
 
 impl State {
-    /// Tells each tree with whom it is exchanged.
-    fn declare_members(&self) {
+    /// Tells each tree with whom it is exchanged, and those who say hello who there is.
+    pub(super) fn declare(&self) {
         for (name, enrolled) in &self.trees {
-            let takes_part =
-                |peer: &Peer| peer.trees.is_empty() || peer.trees.iter().any(|tree| tree == name.as_str());
-            let joined = self.peers.iter().filter(|(_, peer)| takes_part(peer)).map(|(id, _)| id.clone());
-            enrolled.tree.declare_members(Members { joined: joined.collect(), sealed: BTreeSet::new() });
+            enrolled.tree.declare_members(self.roll.members(name));
         }
+        *self.names.lock() = self.roll.peers().map(|(id, _)| id.clone()).collect();
     }
 }
 
 /// The links of a cluster.
 pub(super) struct Links {
-    id: ClusterId,
+    pub(super) id: ClusterId,
     boot: BootId,
+    pub(super) meta: Arc<dyn MetaStore>,
     transport: Option<Arc<dyn Transport>>,
-    wall: Arc<dyn WallClock>,
+    pub(super) wall: Arc<dyn WallClock>,
     shipper_metrics: ShipperMetrics,
     applier_metrics: ApplierMetrics,
     server: Mutex<Option<Server>>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
+    /// One change of the peers at a time.
+    pub(super) changing: tokio::sync::Mutex<()>,
     stopping: AtomicBool,
 }
 
@@ -92,6 +96,7 @@ impl Links {
     pub(super) fn new(
         id: &ClusterId,
         boot: BootId,
+        meta: Arc<dyn MetaStore>,
         transport: Option<Arc<dyn Transport>>,
         wall: Arc<dyn WallClock>,
         metrics: &Metrics,
@@ -99,12 +104,14 @@ impl Links {
         Self {
             id: id.clone(),
             boot,
+            meta,
             transport,
             wall,
             shipper_metrics: ShipperMetrics::new(metrics),
             applier_metrics: ApplierMetrics::new(metrics),
             server: Mutex::default(),
             state: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
             stopping: AtomicBool::new(false),
         }
     }
@@ -118,6 +125,11 @@ impl Links {
         Ok(())
     }
 
+    /// The receiving side, once it listens.
+    pub(super) fn server(&self) -> Option<Server> {
+        self.server.lock().clone()
+    }
+
     /// Where peers dial this cluster.
     pub(super) fn address(&self) -> Option<String> {
         self.server.lock().as_ref().map(|server| server.address().to_owned())
@@ -128,13 +140,12 @@ impl Links {
         &self,
         tasks: &Tasks,
         tree: &Tree,
-        meta: Arc<dyn MetaStore>,
         limits: &Limits,
         random: &Random,
     ) -> Result<(), Error> {
         let name = tree.identity().tree.clone();
         let log = tree.clone();
-        let cursors = Arc::new(Registry::open(meta, &name).await?.over(move || window(&log)));
+        let cursors = Arc::new(Registry::open(self.meta.clone(), &name).await?.over(move || window(&log)));
         let mut state = self.state.lock();
         if state.trees.contains_key(&name) {
             return Ok(());
@@ -162,7 +173,7 @@ impl Links {
         };
         keep_collected(tasks, keeper);
         state.trees.insert(name, enrolled);
-        state.declare_members();
+        state.declare();
         Ok(())
     }
 
@@ -174,28 +185,9 @@ impl Links {
         enrolled.map(|enrolled| enrolled.cursors.clone()).ok_or_else(nothing)
     }
 
-    /// Lets a peer in.
-    pub(super) fn allow(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
-        let mut state = self.state.lock();
-        if state.peers.contains_key(id) {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                format!("peer {id} is there already; remove it first"),
-            ));
-        }
-        let trees: Result<Vec<TreeName>, Error> = peer.trees.iter().map(TreeName::new).collect();
-        let trees = trees?;
-        if let Some(server) = &*self.server.lock() {
-            server.allow(id, (!trees.is_empty()).then(|| trees.into_iter().collect()));
-        }
-        state.peers.insert(id.clone(), peer);
-        state.declare_members();
-        Ok(())
-    }
-
-    /// Starts the shippers that are missing: one for each peer that is sent to, and tree. Each is registered as a consumer
-    /// of the log, durably, before it reads.
-    pub(super) async fn connect(&self, tasks: &Tasks, random: &Random) -> Result<(), Error> {
+    /// Starts the shippers that are missing: one for each peer that is sent to, and tree; at rest where the peer is paused.
+    /// Each is registered as a consumer of the log, durably, before it reads.
+    pub(super) async fn start_missing(&self, tasks: &Tasks, random: &Random) -> Result<(), Error> {
         let Some(transport) = &self.transport else { return Ok(()) };
         for missing in self.missing()? {
             let name = missing.enrolled.tree.identity().tree.clone();
@@ -203,27 +195,27 @@ impl Links {
             let checkpoint = missing.enrolled.cursors.register(&consumer).await?;
             let mut state = self.state.lock();
             let place = (missing.peer.clone(), name);
-            if state.shippers.contains_key(&place) || !state.peers.contains_key(&missing.peer) {
-                continue;
-            }
-            let mut known: Vec<ClusterId> = state.peers.keys().cloned().collect();
-            known.push(self.id.clone());
+            let (names, me) = (state.names.clone(), self.id.clone());
             let config = ShipperConfig {
                 peer: DialTarget { peer: missing.peer, url: missing.url },
-                forward: missing.forward,
+                forward: missing.settings.forward,
                 hold: hold(&missing.enrolled.cursors, &consumer),
                 boot: self.boot,
-                known_clusters: Arc::new(move || known.clone()),
+                known_clusters: Arc::new(move || names.lock().iter().chain([&me]).cloned().collect()),
                 transport: transport.clone(),
                 settings: tidewire_shipper::Settings::default(),
                 wall: self.wall.clone(),
                 metrics: self.shipper_metrics.clone(),
             };
             let (log, cursors) = (Arc::new(missing.enrolled.tree), missing.enrolled.cursors);
-            let durable = Arc::new(move |cursor| {
-                cursors.report(&consumer, cursor);
-            });
-            let shipper = tidewire_shipper::spawn(tasks, config, log, random.fork(), checkpoint, durable);
+            let shipper = if missing.paused {
+                ShipperHandle::resting(config, log, checkpoint)
+            } else {
+                let durable = Arc::new(move |cursor| {
+                    cursors.report(&consumer, cursor);
+                });
+                tidewire_shipper::spawn(tasks, config, log, random.fork(), checkpoint, durable)
+            };
             state.shippers.insert(place, shipper);
         }
         Ok(())
@@ -232,20 +224,20 @@ impl Links {
     fn missing(&self) -> Result<Vec<Missing>, Error> {
         let state = self.state.lock();
         let mut missing = Vec::new();
-        for (id, peer) in state.peers.iter().filter(|(_, peer)| peer.send) {
+        for (id, peer, paused) in state.roll.active().filter(|(_, peer, _)| peer.send) {
             let Some(url) = &peer.url else {
                 let said = format!("peer {id} has no url to send to; give one, or set send = false");
                 return Err(Error::new(ErrorKind::Invalid, said));
             };
             let wanted = |name: &TreeName| {
-                let listed = peer.trees.is_empty() || peer.trees.iter().any(|tree| tree == name.as_str());
-                listed && !state.shippers.contains_key(&(id.clone(), name.clone()))
+                exchanges(peer, name) && !state.shippers.contains_key(&(id.clone(), name.clone()))
             };
             for (_, enrolled) in state.trees.iter().filter(|(name, _)| wanted(name)) {
                 missing.push(Missing {
                     peer: id.clone(),
+                    settings: peer.clone(),
                     url: url.clone(),
-                    forward: peer.forward,
+                    paused,
                     enrolled: enrolled.clone(),
                 });
             }
@@ -255,9 +247,7 @@ impl Links {
 
     /// Which trees a peer exchanges; empty: all.
     pub(super) fn exchanged(&self, id: &ClusterId) -> Result<Vec<String>, Error> {
-        let state = self.state.lock();
-        let nobody = || Error::new(ErrorKind::NotFound, format!("there is no peer {id}"));
-        state.peers.get(id).map(|peer| peer.trees.clone()).ok_or_else(nobody)
+        Ok(self.state.lock().roll.peer(id)?.trees.clone())
     }
 
     /// Has every link into a tree begin anew.
@@ -270,55 +260,6 @@ impl Links {
     /// Whose seed comes into a tree, and how many bytes have come.
     pub(super) fn seed_of(&self, tree: &TreeName) -> Option<(ClusterId, u64)> {
         self.state.lock().trees.get(tree)?.applier.seed()
-    }
-
-    /// Ends the exchange with a peer. Answers how many bytes of logs only this peer held.
-    pub(super) async fn remove(&self, id: &ClusterId) -> Result<u64, Error> {
-        let ended: Vec<ShipperHandle> = {
-            let mut state = self.state.lock();
-            if state.peers.remove(id).is_none() {
-                return Err(Error::new(ErrorKind::NotFound, format!("there is no peer {id}")));
-            }
-            let places: Vec<_> = state.shippers.keys().filter(|(peer, _)| peer == id).cloned().collect();
-            places.iter().filter_map(|place| state.shippers.remove(place)).collect()
-        };
-        for shipper in ended {
-            shipper.stop().await;
-        }
-        let server = self.server.lock().clone();
-        if let Some(server) = server {
-            server.remove(id).await;
-        }
-        let trees: Vec<Enrolled> = self.state.lock().trees.values().cloned().collect();
-        let mut freed = 0;
-        for enrolled in trees {
-            freed += release(&enrolled.tree, &enrolled.cursors, &consumer(id)).await?;
-        }
-        tracing::info!(peer = %id, bytes = freed, "peer removed; these bytes of the log are no longer held for it");
-        Ok(freed)
-    }
-
-    /// Releases what is held for clusters that are sent to no more. Answers how many bytes of logs only they held.
-    pub(super) async fn release_unlisted(&self) -> Result<u64, Error> {
-        let (trees, listed) = {
-            let state = self.state.lock();
-            let sent_to = state.peers.iter().filter(|(_, peer)| peer.send).map(|(id, _)| consumer(id));
-            let trees: Vec<Enrolled> = state.trees.values().cloned().collect();
-            (trees, sent_to.collect::<BTreeSet<String>>())
-        };
-        let mut freed = 0;
-        for enrolled in trees {
-            for known in enrolled.cursors.consumers() {
-                if !known.name.starts_with(PEER) || listed.contains(&known.name) {
-                    continue;
-                }
-                let bytes = release(&enrolled.tree, &enrolled.cursors, &known.name).await?;
-                let tree = &enrolled.tree.identity().tree;
-                tracing::info!(consumer = known.name, %tree, bytes, "peer is not listed any more; these bytes of the log are no longer held for it");
-                freed += bytes;
-            }
-        }
-        Ok(freed)
     }
 
     /// The consumers of a tree, if it takes part.
@@ -368,23 +309,6 @@ impl Links {
         }
     }
 
-    /// Every link: one entry for each peer, tree and direction.
-    pub(super) fn status(&self) -> Vec<PeerStatus> {
-        let now = self.wall.now_millis();
-        let state = self.state.lock();
-        let sending = state
-            .shippers
-            .iter()
-            .map(|((peer, tree), shipper)| send_status(peer, tree, &shipper.status(), now));
-        let mut all: Vec<PeerStatus> = sending.collect();
-        drop(state);
-        if let Some(server) = &*self.server.lock() {
-            all.extend(server.status().into_iter().map(|status| receive_status(status, now)));
-        }
-        all.sort_by(|a, b| (&a.id, &a.tree, a.direction as u8).cmp(&(&b.id, &b.tree, b.direction as u8)));
-        all
-    }
-
     /// Shows what waits in the appliers.
     pub(super) fn show_buffers(&self, buffers: &BufferMetrics) {
         for (name, enrolled) in &self.state.lock().trees {
@@ -395,55 +319,9 @@ impl Links {
 }
 
 /// How names of peers begin among the consumers of a log.
-const PEER: &str = "peer ";
+pub(super) const PEER: &str = "peer ";
 
 /// The name of a peer among the consumers of a log.
-fn consumer(peer: &ClusterId) -> String {
+pub(super) fn consumer(peer: &ClusterId) -> String {
     format!("{PEER}{peer}")
-}
-
-fn send_status(peer: &ClusterId, tree: &TreeName, status: &ShipperStatus, now: u64) -> PeerStatus {
-    PeerStatus {
-        id: peer.to_string(),
-        tree: tree.to_string(),
-        direction: Direction::Send,
-        state: match status.state {
-            ShipperState::Connecting => PeerState::Connecting,
-            ShipperState::Streaming => PeerState::Streaming,
-            ShipperState::CaughtUp => PeerState::CaughtUp,
-            ShipperState::Waiting => PeerState::Waiting,
-            ShipperState::Paused => PeerState::Paused,
-            ShipperState::Refused => PeerState::Refused,
-            ShipperState::FellOff => PeerState::FellOff,
-        },
-        reason: status.reason.clone(),
-        lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds as f64 },
-        last_ack: status
-            .last_ack
-            .map(|ago| now.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))),
-    }
-}
-
-fn receive_status(status: ReceiveStatus, now: u64) -> PeerStatus {
-    let waits = status.waits_for.map(|waits| {
-        format!(
-            "{} bytes wait for writes of {} up to {} since {:.1} s",
-            waits.bytes, waits.origin, waits.hlc, waits.seconds
-        )
-    });
-    PeerStatus {
-        id: status.id,
-        tree: status.tree,
-        direction: Direction::Receive,
-        state: match status.state {
-            ReceiveState::Connecting => PeerState::Connecting,
-            ReceiveState::Streaming => PeerState::Streaming,
-            ReceiveState::CaughtUp => PeerState::CaughtUp,
-            ReceiveState::Waiting => PeerState::Waiting,
-            ReceiveState::Refused => PeerState::Refused,
-        },
-        reason: status.reason.or(waits),
-        lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds },
-        last_ack: status.last_page_seconds.map(|ago| now.saturating_sub((ago * 1_000.0) as u64)),
-    }
 }

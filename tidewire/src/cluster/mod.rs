@@ -12,10 +12,16 @@ mod directory;
 mod feeding;
 mod handle;
 mod health;
+mod link_status;
 mod links;
+mod membership;
+mod peering;
+mod peers;
+mod reload;
 mod seeding;
 mod sinks;
 
 pub use builder::ClusterBuilder;
 pub use handle::Cluster;
+pub use reload::Reloaded;
 pub use sinks::SinkOptions;

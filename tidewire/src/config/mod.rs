@@ -4,6 +4,7 @@
 //! environment over it ([`load`]); an embedder builds one and the facade calls [`ClusterConfig::validate`]. Components
 //! (disk, clock, transport) are never settings: they come through builders.
 
+mod difference;
 #[cfg(feature = "server")]
 mod file;
 #[cfg(feature = "server")]
@@ -17,6 +18,7 @@ mod validate;
 #[cfg(all(test, feature = "server"))]
 mod wrong_files;
 
+pub(crate) use difference::needs_restart;
 #[cfg(feature = "server")]
 pub use file::load;
 #[cfg(feature = "server")]

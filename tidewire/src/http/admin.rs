@@ -32,6 +32,8 @@ pub(super) enum AdminResource {
     Peer(String),
     /// A snapshot of a peer.
     PeerReseed(String),
+    /// Something to do with one peer.
+    PeerAction(String, PeerAction),
 }
 
 /// What can be done with a sink.
@@ -45,6 +47,19 @@ pub enum SinkAction {
     Restart,
     /// End it and free what it holds.
     Remove,
+}
+
+/// What can be done with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerAction {
+    /// Stop its links until it is resumed.
+    Pause,
+    /// End a pause, or let it return if it was sealed out.
+    Resume,
+    /// Drop its links and dial again.
+    Restart,
+    /// Count it out of everything.
+    Seal,
 }
 
 /// An order of an operator.
@@ -66,8 +81,15 @@ pub enum Order {
         /// Its tree.
         tree: Option<String>,
     },
-    /// Exchange writes with another cluster.
+    /// Exchange writes with another cluster, also after a restart.
     AddPeer(Peer),
+    /// Something with a peer.
+    Peer {
+        /// Its id.
+        id: String,
+        /// What.
+        action: PeerAction,
+    },
     /// Take a snapshot from it.
     ReseedPeer {
         /// Its id.
@@ -76,7 +98,12 @@ pub enum Order {
         tree: Option<String>,
     },
     /// End the exchange.
-    RemovePeer(String),
+    RemovePeer {
+        /// Its id.
+        id: String,
+        /// Also one that the configuration lists: it comes back with the next start or reload.
+        until_restart: bool,
+    },
 }
 
 impl AdminResource {
@@ -93,6 +120,10 @@ impl AdminResource {
             ["peers"] => Self::Peers,
             ["peers", name] => Self::Peer((*name).to_owned()),
             ["peers", name, "reseed"] => Self::PeerReseed((*name).to_owned()),
+            ["peers", name, "pause"] => Self::PeerAction((*name).to_owned(), PeerAction::Pause),
+            ["peers", name, "resume"] => Self::PeerAction((*name).to_owned(), PeerAction::Resume),
+            ["peers", name, "restart"] => Self::PeerAction((*name).to_owned(), PeerAction::Restart),
+            ["peers", name, "seal"] => Self::PeerAction((*name).to_owned(), PeerAction::Seal),
             _ => return None,
         })
     }
@@ -101,7 +132,7 @@ impl AdminResource {
         match self {
             Self::Sinks | Self::DeadLetters(_) => "GET, HEAD",
             Self::Sink(_) | Self::Peer(_) => "DELETE",
-            Self::SinkAction(..) | Self::PeerReseed(_) => "POST",
+            Self::SinkAction(..) | Self::PeerReseed(_) | Self::PeerAction(..) => "POST",
             Self::Peers => "GET, HEAD, POST",
         }
     }
@@ -115,8 +146,13 @@ impl Api {
         query: Option<&str>,
         body: &mut Body,
     ) -> Result<Response, Error> {
-        let mut query = Query::parse(query, &["tree"])?;
+        let mut query = Query::parse(query, &["tree", "until_restart"])?;
         let tree = query.take_text("tree")?;
+        let until_restart = match query.take_text("until_restart")?.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(invalid("until_restart is true or false")),
+        };
         let order = match resource {
             AdminResource::Sinks => return Ok(json_answer(&json!({"sinks": self.site.status().sinks}))),
             AdminResource::Sink(name) => Order::Sink { name, tree, action: SinkAction::Remove },
@@ -128,8 +164,12 @@ impl Api {
                     .map_err(|error| invalid(format!("the body is no peer: {error}")))?;
                 Order::AddPeer(peer)
             }
-            AdminResource::Peers => return Ok(json_answer(&json!({"peers": self.site.status().peers}))),
-            AdminResource::Peer(id) => Order::RemovePeer(id),
+            AdminResource::Peers => {
+                let status = self.site.status();
+                return Ok(json_answer(&json!({"peers": status.peers, "members": status.members})));
+            }
+            AdminResource::Peer(id) => Order::RemovePeer { id, until_restart },
+            AdminResource::PeerAction(id, action) => Order::Peer { id, action },
             AdminResource::PeerReseed(id) => Order::ReseedPeer { id, tree },
         };
         Ok(json_answer(&self.site.carry_out(order).await?))
@@ -148,6 +188,7 @@ mod tests {
     fn a_path_below_admin_names_one_thing_to_do() {
         assert_eq!(parse("sinks/a/pause"), Some(AdminResource::SinkAction("a".into(), SinkAction::Pause)));
         assert_eq!(parse("peers/a/reseed").map(|resource| resource.methods()), Some("POST"));
+        assert_eq!(parse("peers/a/seal"), Some(AdminResource::PeerAction("a".into(), PeerAction::Seal)));
         assert_eq!(parse("sinks/a").map(|resource| resource.methods()), Some("DELETE"));
         for bad in ["", "sink", "sinks/a/halt", "sinks/a/pause/now", "dead-letters", "peers/a/b"] {
             assert_eq!(parse(bad), None, "{bad}");

@@ -16,6 +16,7 @@ mod kafka;
 mod load;
 mod memory;
 mod mistakes;
+mod peers;
 mod replication;
 mod ring;
 mod server;

@@ -183,6 +183,12 @@ impl Server {
         kill_process(pid, Signal::TERM).expect("a child of ours");
     }
 
+    /// SIGHUP, without waiting.
+    pub(super) fn hang_up(&self) {
+        let pid = Pid::from_child(self.child.as_ref().expect("it runs"));
+        kill_process(pid, Signal::HUP).expect("a child of ours");
+    }
+
     /// How it ended; fails if it has not within so many seconds.
     pub(super) fn ended(&mut self, seconds: u64) -> ExitStatus {
         let child = self.child.as_mut().expect("it runs");

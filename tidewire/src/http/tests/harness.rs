@@ -60,6 +60,7 @@ impl Site for TestSite {
             health: Health { state: HealthState::Ok, reasons: Vec::new() },
             trees: Vec::new(),
             peers: Vec::new(),
+            members: Vec::new(),
             sinks: Vec::new(),
         }
     }

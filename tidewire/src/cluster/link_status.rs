@@ -1,0 +1,82 @@
+//! What links show of themselves: one entry for each peer, tree and direction.
+
+use tidewire_applier::{ReceiveState, ReceiveStatus};
+use tidewire_core::id::{ClusterId, TreeName};
+use tidewire_core::tree::LogView;
+use tidewire_shipper::{ShipperState, ShipperStatus};
+
+use super::links::{Enrolled, Links, consumer};
+use crate::status::{Direction, Lag, PeerState, PeerStatus};
+
+impl Links {
+    /// Every link: one entry for each peer, tree and direction.
+    pub(super) fn status(&self) -> Vec<PeerStatus> {
+        let now = self.wall.now_millis();
+        let state = self.state.lock();
+        let sending = state.shippers.iter().map(|((peer, tree), shipper)| {
+            let pins = state.trees.get(tree).map_or(0, |enrolled| pinned(enrolled, peer));
+            send_status(peer, tree, &shipper.status(), pins, now)
+        });
+        let mut all: Vec<PeerStatus> = sending.collect();
+        drop(state);
+        if let Some(server) = self.server() {
+            all.extend(server.status().into_iter().map(|status| receive_status(status, now)));
+        }
+        all.sort_by(|a, b| (&a.id, &a.tree, a.direction as u8).cmp(&(&b.id, &b.tree, b.direction as u8)));
+        all
+    }
+}
+
+/// Bytes of a log from where a peer needs it, by what is stored.
+fn pinned(enrolled: &Enrolled, peer: &ClusterId) -> u64 {
+    let name = consumer(peer);
+    let stored = enrolled.cursors.stored().into_iter().find(|(registered, _)| *registered == name);
+    stored.map_or(0, |(_, at)| {
+        enrolled.tree.bytes_after(at.map_or_else(|| enrolled.tree.first().lsn, |cursor| cursor.lsn))
+    })
+}
+
+fn send_status(peer: &ClusterId, tree: &TreeName, status: &ShipperStatus, pins: u64, now: u64) -> PeerStatus {
+    let paused = || format!("paused by the operator; {pins} bytes of the log are held for it");
+    PeerStatus {
+        id: peer.to_string(),
+        tree: tree.to_string(),
+        direction: Direction::Send,
+        state: match status.state {
+            ShipperState::Connecting => PeerState::Connecting,
+            ShipperState::Streaming => PeerState::Streaming,
+            ShipperState::CaughtUp => PeerState::CaughtUp,
+            ShipperState::Waiting => PeerState::Waiting,
+            ShipperState::Paused => PeerState::Paused,
+            ShipperState::Refused => PeerState::Refused,
+            ShipperState::FellOff => PeerState::FellOff,
+        },
+        reason: match status.state {
+            ShipperState::Paused => Some(paused()),
+            _ => status.reason.clone(),
+        },
+        lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds as f64 },
+        last_ack: status
+            .last_ack
+            .map(|ago| now.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))),
+    }
+}
+
+fn receive_status(status: ReceiveStatus, now: u64) -> PeerStatus {
+    PeerStatus {
+        id: status.id,
+        tree: status.tree,
+        direction: Direction::Receive,
+        state: match status.state {
+            ReceiveState::Connecting => PeerState::Connecting,
+            ReceiveState::Streaming => PeerState::Streaming,
+            ReceiveState::CaughtUp => PeerState::CaughtUp,
+            ReceiveState::Waiting => PeerState::Waiting,
+            ReceiveState::Paused => PeerState::Paused,
+            ReceiveState::Refused => PeerState::Refused,
+        },
+        reason: status.reason,
+        lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds },
+        last_ack: status.last_page_seconds.map(|ago| now.saturating_sub((ago * 1_000.0) as u64)),
+    }
+}

@@ -1,0 +1,351 @@
+//! [`Links`] at run time: peers that come, change, rest, return and go.
+//!
+//! One change at a time. What is remembered of a change is durable before anything is done; what was done to the links
+//! and the logs then follows from the roll, so that a change that was cut short is finished by ordering it again.
+
+use std::collections::BTreeSet;
+
+use tidewire_core::error::{Error, ErrorKind};
+use tidewire_core::id::{ClusterId, TreeName};
+use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
+use tidewire_core::random::Random;
+use tidewire_core::tasks::Tasks;
+use tidewire_core::tree::LogView;
+use tidewire_shipper::ShipperHandle;
+
+use super::collecting::release;
+use super::links::{Enrolled, Links, PEER, consumer};
+use super::membership::{Entry, Note, Roll, store};
+use crate::config::Peer;
+use crate::status::Member;
+
+impl Links {
+    /// Takes over what is remembered of peers. Those of `listed` are about to be listed: what was kept of them is
+    /// forgotten, the list counts.
+    pub(super) async fn recall(&self, listed: &BTreeSet<ClusterId>) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        let roll = Roll::read(self.meta.as_ref()).await?;
+        self.state.lock().roll.remember(roll.clone());
+        for id in listed {
+            self.forget_kept(id).await?;
+        }
+        let sealed: Vec<ClusterId> = roll.sealed().cloned().collect();
+        if let Some(server) = self.server() {
+            for id in &sealed {
+                server.seal(id).await;
+            }
+        }
+        let kept: Vec<ClusterId> = roll.peers().map(|(id, _)| id.clone()).collect();
+        for id in kept.iter().filter(|id| !listed.contains(*id)) {
+            self.let_in(id)?;
+        }
+        self.state.lock().declare();
+        Ok(())
+    }
+
+    /// Adds a peer that the configuration or the program lists.
+    ///
+    /// # Errors
+    /// `Conflict` when it is listed already.
+    pub(super) async fn list(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        self.check_room(id)?;
+        trees_of(&peer)?;
+        if self.entry(id).is_some_and(|entry| entry.listed.is_some()) {
+            let said = format!("peer {id} is there already; remove it first");
+            return Err(Error::new(ErrorKind::Conflict, said));
+        }
+        self.forget_kept(id).await?;
+        self.take_over(id, peer).await
+    }
+
+    /// The peer is listed from now on as it is given here.
+    pub(super) async fn relist(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        self.check_room(id)?;
+        trees_of(&peer)?;
+        self.forget_kept(id).await?;
+        self.take_over(id, peer).await
+    }
+
+    async fn take_over(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
+        self.end_shippers(id).await;
+        self.state.lock().roll.list(id, Some(peer));
+        self.let_in(id)?;
+        self.state.lock().declare();
+        Ok(())
+    }
+
+    /// Adds a peer and remembers it.
+    ///
+    /// # Errors
+    /// `Conflict` when there is one of that name.
+    pub(super) async fn keep(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        self.check_room(id)?;
+        trees_of(&peer)?;
+        if self.state.lock().roll.peer(id).is_ok() {
+            let said = format!("peer {id} is there already; remove it first");
+            return Err(Error::new(ErrorKind::Conflict, said));
+        }
+        let mut note = self.note(id);
+        note.kept = Some(peer);
+        self.remember(id, note).await?;
+        self.let_in(id)
+    }
+
+    /// Ends the exchange with a peer, and forgets it unless it was sealed. Answers how many bytes of logs only it held.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing is known or held for such a peer.
+    pub(super) async fn remove(&self, id: &ClusterId) -> Result<u64, Error> {
+        let _one = self.changing.lock().await;
+        let holds = |enrolled: &Enrolled| {
+            enrolled.cursors.stored().iter().any(|(registered, _)| *registered == consumer(id))
+        };
+        if let Err(nobody) = self.state.lock().roll.peer(id).map(drop)
+            && !self.enrolled().iter().any(holds)
+        {
+            return Err(nobody);
+        }
+        let note = self.note(id);
+        self.remember(id, Note { sealed: note.sealed, ..Note::default() }).await?;
+        self.state.lock().roll.list(id, None);
+        self.state.lock().declare();
+        self.end_shippers(id).await;
+        if let Some(server) = self.server().filter(|_| !note.sealed) {
+            server.remove(id).await;
+        }
+        let freed = self.release_all(id).await?;
+        tracing::info!(peer = %id, bytes = freed, "peer removed; these bytes of the log are no longer held for it");
+        Ok(freed)
+    }
+
+    /// Has the links with a peer rest, both ways, until they are resumed, also over restarts. Its holds stay.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such peer, `Conflict` for one that was sealed out.
+    pub(super) async fn pause(&self, id: &ClusterId) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        self.active_peer(id)?;
+        let note = self.note(id);
+        self.remember(id, Note { paused: true, ..note }).await?;
+        let resting = self.shippers_of(id);
+        futures::future::join_all(resting.iter().map(ShipperHandle::stop)).await;
+        if let Some(server) = self.server() {
+            server.pause(id);
+        }
+        tracing::info!(peer = %id, "peer paused; the log is held for it until it is resumed, removed or sealed");
+        Ok(())
+    }
+
+    /// Ends a pause, and lets return who was sealed out.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing is known of such a cluster.
+    pub(super) async fn resume(&self, id: &ClusterId) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        let entry = self.entry(id);
+        let sealed = entry.as_ref().is_some_and(|entry| entry.note.sealed);
+        if !sealed {
+            self.state.lock().roll.peer(id)?;
+        }
+        let kept = self.note(id).kept;
+        self.remember(id, Note { kept, ..Note::default() }).await?;
+        self.end_shippers(id).await;
+        if let Some(server) = self.server() {
+            server.unseal(id);
+        }
+        if entry.is_some_and(|entry| entry.peer().is_some()) {
+            self.let_in(id)?;
+        }
+        tracing::info!(peer = %id, sealed, "peer resumed");
+        Ok(())
+    }
+
+    /// Drops the links with a peer, both ways, and what was noted against it; both are begun anew.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such peer, `Conflict` for one that is paused or sealed.
+    pub(super) async fn restart(&self, id: &ClusterId) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        self.active_peer(id)?;
+        if self.note(id).paused {
+            let said = format!("peer {id} is paused; resume it");
+            return Err(Error::new(ErrorKind::Conflict, said));
+        }
+        self.end_shippers(id).await;
+        if let Some(server) = self.server() {
+            server.restart(id);
+        }
+        Ok(())
+    }
+
+    /// Counts a cluster that is away out of everything: nothing is held or waited for on its account, and nothing of it is
+    /// taken, until it is resumed. Answers how many bytes of logs only it held.
+    ///
+    /// # Errors
+    /// `NotFound` for a cluster that is not known here, `Conflict` for one that has a link to here, `Invalid` for this one.
+    pub(super) async fn seal(&self, id: &ClusterId) -> Result<u64, Error> {
+        let _one = self.changing.lock().await;
+        if *id == self.id {
+            let said = format!("{id} is this cluster itself; a cluster is sealed by the others");
+            return Err(Error::new(ErrorKind::Invalid, said));
+        }
+        let knows = |enrolled: &Enrolled| enrolled.tree.origins().iter().any(|(name, _)| name == id);
+        if let Err(nobody) = self.state.lock().roll.peer(id).map(drop)
+            && !self.enrolled().iter().any(knows)
+        {
+            return Err(nobody);
+        }
+        if self.server().is_some_and(|server| server.is_live(id)) {
+            let said = format!(
+                "{id} is not away, it has a link to here now: stop it first; to end the exchange alone, remove the peer"
+            );
+            return Err(Error::new(ErrorKind::Conflict, said));
+        }
+        let note = self.note(id);
+        self.remember(id, Note { sealed: true, ..note }).await?;
+        self.end_shippers(id).await;
+        if let Some(server) = self.server() {
+            server.seal(id).await;
+        }
+        let freed = self.release_all(id).await?;
+        tracing::warn!(peer = %id, bytes = freed, "sealed out: nothing is held for it, and nothing of it is taken until it is resumed");
+        Ok(freed)
+    }
+
+    /// Releases what is held for clusters that are sent to no more. Answers how many bytes of logs only they held.
+    pub(super) async fn release_unlisted(&self) -> Result<u64, Error> {
+        let _one = self.changing.lock().await;
+        let mut freed = 0;
+        for enrolled in self.enrolled() {
+            let tree = &enrolled.tree.identity().tree;
+            for known in enrolled.cursors.consumers() {
+                let Some(peer) = known.name.strip_prefix(PEER) else { continue };
+                let needed = |id: ClusterId| self.state.lock().roll.sends(&id, tree);
+                if ClusterId::new(peer).is_ok_and(needed) {
+                    continue;
+                }
+                let bytes = release(&enrolled.tree, &enrolled.cursors, &known.name).await?;
+                tracing::info!(consumer = known.name, %tree, bytes, "peer is not listed any more; these bytes of the log are no longer held for it");
+                freed += bytes;
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Starts what is missing.
+    pub(super) async fn connect(&self, tasks: &Tasks, random: &Random) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        self.start_missing(tasks, random).await
+    }
+
+    /// Everybody on the roll.
+    pub(super) fn members(&self) -> Vec<Member> {
+        self.state.lock().roll.show()
+    }
+
+    /// How a peer is listed, if it is.
+    pub(super) fn listed(&self, id: &ClusterId) -> Option<Peer> {
+        self.entry(id)?.listed
+    }
+
+    fn entry(&self, id: &ClusterId) -> Option<Entry> {
+        self.state.lock().roll.get(id).cloned()
+    }
+
+    fn note(&self, id: &ClusterId) -> Note {
+        self.state.lock().roll.note(id)
+    }
+
+    fn enrolled(&self) -> Vec<Enrolled> {
+        self.state.lock().trees.values().cloned().collect()
+    }
+
+    fn active_peer(&self, id: &ClusterId) -> Result<(), Error> {
+        self.state.lock().roll.peer(id)?;
+        if self.note(id).sealed {
+            let said = format!("peer {id} was sealed out; resume lets it return");
+            return Err(Error::new(ErrorKind::Conflict, said));
+        }
+        Ok(())
+    }
+
+    fn check_room(&self, id: &ClusterId) -> Result<(), Error> {
+        let state = self.state.lock();
+        let others = state.roll.peers().filter(|(other, _)| *other != id).count();
+        if others + 1 >= MAX_KNOWN_CLUSTERS {
+            let said = format!("{others} peers are known; at most {} are allowed", MAX_KNOWN_CLUSTERS - 1);
+            return Err(Error::new(ErrorKind::Conflict, said));
+        }
+        Ok(())
+    }
+
+    async fn remember(&self, id: &ClusterId, note: Note) -> Result<(), Error> {
+        if note != self.note(id) {
+            store(&self.meta, id, &note).await?;
+            let mut state = self.state.lock();
+            state.roll.set_note(id, note);
+            state.declare();
+        }
+        Ok(())
+    }
+
+    async fn forget_kept(&self, id: &ClusterId) -> Result<(), Error> {
+        let note = self.note(id);
+        if note.kept.is_some() {
+            tracing::info!(peer = %id, "the configuration lists this peer now; what was added at run time counts no more");
+        }
+        self.remember(id, Note { kept: None, ..note }).await
+    }
+
+    /// Opens the door for a peer as the roll has it.
+    fn let_in(&self, id: &ClusterId) -> Result<(), Error> {
+        let Some(entry) = self.entry(id) else { return Ok(()) };
+        let Some(peer) = entry.active() else {
+            tracing::warn!(peer = %id, "the peer is sealed out; nothing is exchanged with it until it is resumed");
+            return Ok(());
+        };
+        let trees = trees_of(peer)?;
+        if let Some(server) = self.server() {
+            server.allow(id, (!trees.is_empty()).then_some(trees));
+            if entry.note.paused {
+                server.pause(id);
+            } else {
+                server.resume(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn shippers_of(&self, id: &ClusterId) -> Vec<ShipperHandle> {
+        let state = self.state.lock();
+        state
+            .shippers
+            .iter()
+            .filter(|((peer, _), _)| peer == id)
+            .map(|(_, shipper)| shipper.clone())
+            .collect()
+    }
+
+    /// Stops every shipper to a peer and forgets it.
+    async fn end_shippers(&self, id: &ClusterId) {
+        let ended = self.shippers_of(id);
+        futures::future::join_all(ended.iter().map(ShipperHandle::stop)).await;
+        self.state.lock().shippers.retain(|(peer, _), _| peer != id);
+    }
+
+    async fn release_all(&self, id: &ClusterId) -> Result<u64, Error> {
+        let mut freed = 0;
+        for enrolled in self.enrolled() {
+            freed += release(&enrolled.tree, &enrolled.cursors, &consumer(id)).await?;
+        }
+        Ok(freed)
+    }
+}
+
+/// The trees that a peer is limited to, none if it is not.
+fn trees_of(peer: &Peer) -> Result<BTreeSet<TreeName>, Error> {
+    peer.trees.iter().map(TreeName::new).collect()
+}

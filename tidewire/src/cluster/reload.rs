@@ -1,0 +1,117 @@
+//! Taking a changed configuration over while the cluster runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidewire_core::error::{Error, ErrorKind};
+use tidewire_core::id::ClusterId;
+
+use super::handle::Cluster;
+use crate::config::{ClusterConfig, Peer, needs_restart};
+
+/// What a [reload](Cluster::reload) did, by name, and what it could not do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Peers that were added.
+    pub added: Vec<String>,
+    /// Peers that are exchanged with in another way now.
+    pub changed: Vec<String>,
+    /// Peers that are listed no more, and have ended.
+    pub removed: Vec<String>,
+    /// Bytes of the logs that only such peers held.
+    pub freed_bytes: u64,
+    /// Trees that were opened.
+    pub trees: Vec<String>,
+    /// Sinks that were started.
+    pub sinks: Vec<String>,
+    /// Keys whose change takes a restart; they go on as they were.
+    pub needs_restart: Vec<String>,
+}
+
+impl Reloaded {
+    /// Whether anything is different now.
+    pub fn did_something(&self) -> bool {
+        [&self.added, &self.changed, &self.removed, &self.trees, &self.sinks]
+            .iter()
+            .any(|names| !names.is_empty())
+    }
+}
+
+impl Cluster {
+    /// Takes over what can change while it runs: the peers that the configuration lists, and trees and sinks that are new
+    /// in it. Everything else stays as it is, and is named in the answer.
+    ///
+    /// # Errors
+    /// `Invalid` for a configuration that breaks a rule: then nothing has changed. Otherwise as opening a tree, adding a peer
+    /// or a sink; what came before is done then, and the next reload goes on.
+    pub async fn reload(&self, config: ClusterConfig) -> Result<Reloaded, Error> {
+        let config = config.validate().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+        let _one = self.0.reloading.lock().await;
+        let running = self.0.config();
+        let mut done = Reloaded { needs_restart: needs_restart(&running, &config), ..Reloaded::default() };
+        let mut next = ClusterConfig::clone(&running);
+        for tree in &config.trees {
+            if !running.trees.iter().any(|known| known.name == tree.name) {
+                next.trees.push(tree.clone());
+                self.0.set_config(next.clone());
+                self.tree(&tree.name).await?;
+                done.trees.push(tree.name.clone());
+            }
+        }
+        self.reload_peers(&running.peers, &config.peers, &mut done).await?;
+        next.peers = config.peers;
+        self.0.set_config(next.clone());
+        for sink in &config.sinks {
+            let same =
+                |known: &&crate::config::SinkConfig| (&known.tree, &known.name) == (&sink.tree, &sink.name);
+            if !running.sinks.iter().any(|known| same(&known)) {
+                self.start_sink(sink).await?;
+                done.sinks.push(format!("{}/{}", sink.tree, sink.name));
+                next.sinks.push(sink.clone());
+                self.0.set_config(next.clone());
+            }
+        }
+        Ok(done)
+    }
+
+    async fn reload_peers(&self, before: &[Peer], wanted: &[Peer], done: &mut Reloaded) -> Result<(), Error> {
+        let links = &self.0.links;
+        let wanted: BTreeMap<&String, &Peer> = wanted.iter().map(|peer| (&peer.id, peer)).collect();
+        for gone in before.iter().filter(|peer| !wanted.contains_key(&peer.id)) {
+            let id = ClusterId::new(&gone.id)?;
+            if links.listed(&id).is_some() {
+                done.freed_bytes += links.remove(&id).await?;
+                done.removed.push(gone.id.clone());
+            }
+        }
+        for (name, peer) in wanted {
+            let id = ClusterId::new(name)?;
+            match links.listed(&id) {
+                Some(known) if known == *peer => continue,
+                Some(_) => {
+                    links.relist(&id, peer.clone()).await?;
+                    done.changed.push(name.clone());
+                }
+                None => {
+                    links.list(&id, peer.clone()).await?;
+                    done.added.push(name.clone());
+                }
+            }
+        }
+        links.connect(&self.0.tasks, &self.0.random).await?;
+        // A peer that is sent less than before holds the logs of the rest no more.
+        done.freed_bytes += links.release_unlisted().await?;
+        Ok(())
+    }
+}
+
+impl super::handle::Inner {
+    /// The configuration that runs.
+    pub(super) fn config(&self) -> Arc<ClusterConfig> {
+        self.config.lock().clone()
+    }
+
+    fn set_config(&self, config: ClusterConfig) {
+        *self.config.lock() = Arc::new(config);
+    }
+}

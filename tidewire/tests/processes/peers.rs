@@ -1,0 +1,114 @@
+//! Peers of real servers at run time: ordered on the command line, and by a file that is read again.
+
+use std::process::Command;
+
+use super::server::Server;
+use super::{eventually, pause};
+
+/// Exit code, and what was said.
+fn tidewire(server: &Server, args: &[&str]) -> (Option<i32>, String) {
+    let url = format!("http://127.0.0.1:{}", server.http_port());
+    let output = Command::new(env!("CARGO_BIN_EXE_tidewire")).args(args).args(["--url", &url]).output();
+    let output = output.expect("it runs");
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), said)
+}
+
+fn done(server: &Server, args: &[&str]) -> String {
+    let (code, said) = tidewire(server, args);
+    assert_eq!(code, Some(0), "{args:?}: {said}");
+    said
+}
+
+fn gets(server: &Server, key: &str, value: &str) {
+    eventually(&format!("{key} arrives"), 60, || {
+        (server.api().scan().get(key).map(String::as_str) == Some(value)).then_some(())
+    });
+}
+
+#[test]
+fn a_peer_is_added_paused_resumed_restarted_and_removed_on_the_command_line() {
+    let (mut a, mut b) = (Server::new("a"), Server::new("b"));
+    b.configure(&[("a", a.replication_port())], "");
+    a.start();
+    b.start();
+    let url = format!("http://127.0.0.1:{}", b.replication_port());
+    let (code, said) = tidewire(&a, &["peers", "add", "b", "https://b.example:7400"]);
+    assert!(code == Some(2) && said.contains("TLS"), "{said}");
+    let said = done(&a, &["peers", "add", "b", &url]);
+    assert!(said.contains("added b"), "{said}");
+    assert_eq!(tidewire(&a, &["peers", "add", "b", &url]).0, Some(1), "it is there");
+    assert!(a.api().wrote("k1", "v"));
+    gets(&b, "k1", "v");
+    a.kill();
+    a.start();
+    assert!(a.api().wrote("k2", "v"));
+    gets(&b, "k2", "v");
+
+    done(&a, &["peers", "pause", "b"]);
+    assert!(a.api().wrote("k3", "v") && b.api().wrote("k4", "v"));
+    pause(500);
+    assert!(!b.api().scan().contains_key("k3") && !a.api().scan().contains_key("k4"));
+    let list = done(&a, &["peers", "list"]);
+    assert!(list.contains("peers add") && list.contains("paused by the operator"), "{list}");
+    let json = done(&a, &["peers", "list", "--json"]);
+    assert!(json.contains(r#""state":"paused""#), "{json}");
+    done(&a, &["peers", "resume", "b"]);
+    gets(&b, "k3", "v");
+    gets(&a, "k4", "v");
+    done(&a, &["peers", "restart", "b"]);
+    assert!(a.api().wrote("k5", "v"));
+    gets(&b, "k5", "v");
+
+    let (code, said) = tidewire(&a, &["peers", "seal", "b"]);
+    assert!(code == Some(1) && said.contains("not away"), "{said}");
+    let json = done(&a, &["peers", "remove", "b", "--json"]);
+    assert!(json.contains(r#""freed_bytes":"#), "{json}");
+    assert_eq!(tidewire(&a, &["peers", "remove", "b"]).0, Some(1), "it is gone");
+    assert!(done(&a, &["peers", "list"]).contains("no peers"));
+    b.kill();
+    let said = done(&a, &["peers", "seal", "b"]);
+    assert!(said.contains("sealed b out"), "its writes are known: {said}");
+    assert!(done(&a, &["peers", "list"]).contains("sealed out"));
+    a.kill();
+    let (code, said) = tidewire(&a, &["peers", "pause", "b"]);
+    assert!(code == Some(3) && said.contains("tidewire serve"), "{said}");
+}
+
+#[test]
+fn a_peer_of_the_file_is_removed_by_the_file_and_sighup_takes_what_it_says_over() {
+    let (mut a, mut b) = (Server::new("a"), Server::new("b"));
+    b.configure(&[("a", a.replication_port())], "");
+    a.start();
+    b.start();
+    let logged = |server: &Server, words: &str| {
+        eventually(&format!("it logs {words:?}"), 30, || server.log().contains(words).then_some(()));
+    };
+    a.configure(&[("b", b.replication_port())], "");
+    a.hang_up();
+    logged(&a, "added=[\"b\"]");
+    assert!(a.api().wrote("k1", "v"));
+    gets(&b, "k1", "v");
+
+    let (code, said) = tidewire(&a, &["peers", "remove", "b"]);
+    assert!(code == Some(1) && said.contains("take it out of the file"), "{said}");
+    done(&a, &["peers", "remove", "b", "--until-restart"]);
+    assert!(done(&a, &["peers", "list"]).contains("no peers"));
+    a.hang_up();
+    eventually("the file brings it back", 30, || {
+        done(&a, &["peers", "list"]).contains("configuration").then_some(())
+    });
+
+    a.configure(&[("b", b.replication_port())], "[log]\nlinger = \"1ms\"\nlingr = 1\n");
+    a.hang_up();
+    logged(&a, "nothing has changed");
+    assert!(a.log().contains("lingr"), "{}", a.log());
+    a.configure(&[], "[log]\nlinger = \"1ms\"\n");
+    a.hang_up();
+    logged(&a, "key=\"log.linger\"");
+    logged(&a, "removed=[\"b\"]");
+    assert!(done(&a, &["peers", "list"]).contains("no peers"));
+    a.terminate();
+    assert_eq!(a.ended(20).code(), Some(0));
+}
