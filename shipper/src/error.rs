@@ -139,7 +139,7 @@ impl ShipError {
             Self::LogWentBack { .. } | Self::IncarnationChanged { .. } | Self::WrongPeer { .. } => {
                 ShipperState::Refused
             }
-            Self::Refused { kind, .. } if kind == "paused" => ShipperState::Waiting,
+            Self::Refused { kind, .. } if kind == "paused" => ShipperState::Paused,
             Self::Refused { kind, .. } if !PASSING.contains(&kind.as_str()) => ShipperState::Refused,
             _ => ShipperState::Connecting,
         }

@@ -52,7 +52,7 @@ fn send_status(peer: &ClusterId, tree: &TreeName, status: &ShipperStatus, pins: 
             ShipperState::FellOff => PeerState::FellOff,
         },
         reason: match status.state {
-            ShipperState::Paused => Some(paused()),
+            ShipperState::Paused => status.reason.clone().or_else(|| Some(paused())),
             _ => status.reason.clone(),
         },
         lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds as f64 },

@@ -84,7 +84,7 @@ impl Links {
         let _one = self.changing.lock().await;
         self.check_room(id)?;
         trees_of(&peer)?;
-        if self.state.lock().roll.peer(id).is_ok() {
+        if self.demand_peer(id).is_ok() {
             let said = format!("peer {id} is there already; remove it first");
             return Err(Error::new(ErrorKind::Conflict, said));
         }
@@ -103,10 +103,9 @@ impl Links {
         let holds = |enrolled: &Enrolled| {
             enrolled.cursors.stored().iter().any(|(registered, _)| *registered == consumer(id))
         };
-        if let Err(nobody) = self.state.lock().roll.peer(id).map(drop)
-            && !self.enrolled().iter().any(holds)
-        {
-            return Err(nobody);
+        let known = self.demand_peer(id);
+        if known.is_err() && !self.enrolled().iter().any(holds) {
+            return known.map(|()| 0);
         }
         let note = self.note(id);
         self.remember(id, Note { sealed: note.sealed, ..Note::default() }).await?;
@@ -148,7 +147,7 @@ impl Links {
         let entry = self.entry(id);
         let sealed = entry.as_ref().is_some_and(|entry| entry.note.sealed);
         if !sealed {
-            self.state.lock().roll.peer(id)?;
+            self.demand_peer(id)?;
         }
         let kept = self.note(id).kept;
         self.remember(id, Note { kept, ..Note::default() }).await?;
@@ -193,10 +192,9 @@ impl Links {
             return Err(Error::new(ErrorKind::Invalid, said));
         }
         let knows = |enrolled: &Enrolled| enrolled.tree.origins().iter().any(|(name, _)| name == id);
-        if let Err(nobody) = self.state.lock().roll.peer(id).map(drop)
-            && !self.enrolled().iter().any(knows)
-        {
-            return Err(nobody);
+        let known = self.demand_peer(id);
+        if known.is_err() && !self.enrolled().iter().any(knows) {
+            return known.map(|()| 0);
         }
         if self.server().is_some_and(|server| server.is_live(id)) {
             let said = format!(
@@ -263,8 +261,12 @@ impl Links {
         self.state.lock().trees.values().cloned().collect()
     }
 
+    fn demand_peer(&self, id: &ClusterId) -> Result<(), Error> {
+        self.state.lock().roll.peer(id).map(drop)
+    }
+
     fn active_peer(&self, id: &ClusterId) -> Result<(), Error> {
-        self.state.lock().roll.peer(id)?;
+        self.demand_peer(id)?;
         if self.note(id).sealed {
             let said = format!("peer {id} was sealed out; resume lets it return");
             return Err(Error::new(ErrorKind::Conflict, said));
