@@ -61,6 +61,8 @@ fn a_peer_is_added_paused_resumed_restarted_and_removed_on_the_command_line() {
     assert!(a.api().wrote("k5", "v"));
     gets(&b, "k5", "v");
 
+    assert!(b.api().wrote("k6", "v"));
+    gets(&a, "k6", "v");
     let (code, said) = tidewire(&a, &["peers", "seal", "b"]);
     assert!(code == Some(1) && said.contains("not away"), "{said}");
     let json = done(&a, &["peers", "remove", "b", "--json"]);
