@@ -10,21 +10,24 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidewire_core::error::Error;
 use tidewire_core::id::{ClusterId, OriginTag};
+use tidewire_core::record::ReadyGroup;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::pages::Page;
-use tidewire_core::tree::{ApplyTarget, Imported, Progress, Staging, TreeIdentity};
+use tidewire_core::tree::{Applied, ApplyTarget, Imported, Progress, Staging, TreeIdentity};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::{Budget, Permit};
+use crate::canaries::Canaries;
 use crate::gate::{Batch, Gate, Waiting, page_cost};
-use crate::metrics::{ApplierMetrics, OriginMetrics};
+use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, took};
+use crate::pause::Stall;
 use crate::port::{Ending, Port};
 use crate::refusal::RefusalKind;
 use crate::seeding::{Import, Shown};
 use crate::session::Heartbeat;
-use crate::settings::{INBOX, RECHECK, RETRY, Settings};
+use crate::settings::{BUSY, INBOX, RECHECK, RETRY, Settings};
 use tidewire_core::latest::{Follower, Latest};
 
 /// What a session hands over.
@@ -49,7 +52,7 @@ pub(crate) struct View {
     /// What waits for dependencies.
     pub(crate) waiting: Vec<Waiting>,
     /// Why the tree takes nothing at present.
-    pub(crate) stalled: Option<Arc<str>>,
+    pub(crate) stalled: Option<Arc<Stall>>,
     /// The tree takes nothing any more.
     pub(crate) closed: bool,
     /// How many seeds it has taken: a session from before one does not know where the tree stands.
@@ -122,6 +125,7 @@ impl Applier {
             stalled: None,
             import: None,
             seeds: 0,
+            canaries: Canaries::default(),
         };
         tasks.spawn(format!("apply {}", identity.tree), runner.run());
         Ok(Self(shared))
@@ -156,6 +160,11 @@ impl Applier {
             .entry(origin.tag())
             .or_insert_with(|| (origin.clone(), self.0.metrics.origin(&self.0.identity.tree, origin)));
         entry.1.clone()
+    }
+
+    /// The series of a peer, which exist from here on.
+    pub(crate) fn peer_metrics(&self, peer: &ClusterId) -> PeerMetrics {
+        self.0.metrics.peer(&self.0.identity.tree, peer)
     }
 
     /// The name of an origin, as far as it is known here.
@@ -229,9 +238,11 @@ struct Runner {
     shared: Arc<Shared>,
     gate: Gate,
     messages: mpsc::Receiver<Message>,
-    stalled: Option<Arc<str>>,
+    stalled: Option<Arc<Stall>>,
     import: Option<Import>,
     seeds: u64,
+    /// Promises whose way is being measured.
+    canaries: Canaries,
 }
 
 impl Runner {
@@ -277,7 +288,7 @@ impl Runner {
             if groups.is_empty() {
                 continue;
             }
-            match self.shared.target.apply(groups).await {
+            match self.apply(groups).await {
                 Ok(_) => {
                     self.applied(&batch);
                     pause = RETRY.0;
@@ -299,6 +310,24 @@ impl Runner {
             }
             if self.shared.stop.is_cancelled() {
                 return false;
+            }
+        }
+    }
+
+    /// Hands groups to the tree. If that takes long, the log is saturated or slow, and peers are asked to pause.
+    async fn apply(&mut self, groups: Vec<ReadyGroup>) -> Result<Applied, Error> {
+        let target = self.shared.target.clone();
+        let mut applied = target.apply(groups);
+        match timeout(BUSY, &mut applied).await {
+            Ok(applied) => applied,
+            Err(_) => {
+                if self.stalled.is_none() {
+                    self.stalled = Some(Arc::new(Stall::Busy));
+                    self.publish(false);
+                }
+                let applied = applied.await;
+                self.stalled.take_if(|stall| **stall == Stall::Busy);
+                applied
             }
         }
     }
@@ -345,7 +374,11 @@ impl Runner {
                 (origin, taken.map_err(|refusal| refusal.of_page(id)))
             }
             Input::Heartbeat(heartbeat) => {
-                (heartbeat.origin, self.gate.heartbeat(&heartbeat, &applied).map(|()| 0))
+                let taken = self.gate.heartbeat(&heartbeat, &applied).map(|()| 0);
+                if heartbeat.canary && taken.is_ok() {
+                    self.canaries.set_out(heartbeat.origin, heartbeat.closed);
+                }
+                (heartbeat.origin, taken)
             }
         };
         let origins = self.shared.origins.lock();
@@ -367,25 +400,29 @@ impl Runner {
         if self.stalled.take().is_some() {
             tracing::info!(tree = %self.shared.identity.tree, "the log takes groups again");
         }
+        let wall = self.shared.target.wall_millis();
         let origins = self.shared.origins.lock();
         for (origin, records) in batch.records() {
             if let Some((_, metrics)) = origins.get(&origin) {
                 metrics.applied.inc_by(records);
             }
         }
+        took(&origins, wall, batch.written());
     }
 
     fn stall(&mut self, error: &Error) {
         if self.stalled.is_none() {
             tracing::warn!(tree = %self.shared.identity.tree, %error, "the log takes no groups, they are kept and tried again");
         }
-        self.stalled = Some(error.to_string().into());
+        self.stalled = Some(Arc::new(Stall::Failing { full: error.is_disk_full(), said: error.to_string() }));
         self.publish(false);
     }
 
     /// Tells the sessions how things stand.
-    fn publish(&self, closed: bool) {
+    fn publish(&mut self, closed: bool) {
         let progress = self.shared.target.progress();
+        let arrived = self.canaries.arrived(&progress.frontier);
+        took(&self.shared.origins.lock(), self.shared.target.wall_millis(), arrived);
         let waiting = self.gate.waiting(&progress.frontier);
         {
             let Shared { identity, metrics, origins, .. } = &*self.shared;

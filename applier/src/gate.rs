@@ -89,6 +89,13 @@ impl Batch {
         records
     }
 
+    /// When the first record of each group was written, by its origin.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (OriginTag, Hlc)> + '_ {
+        let first =
+            |held: &Held| held.group.blocks.first().map(|(block, _)| (held.group.origin, block.first_hlc()));
+        self.groups.iter().filter_map(first)
+    }
+
     /// Whether a group fits in. The first one always does, so that none is too large to ever go.
     fn fits(&self, held: &Held, limit: u64) -> bool {
         let bytes = self.bytes + held.bytes <= limit;
@@ -174,7 +181,7 @@ impl Gate {
     /// # Errors
     /// When something before it is missing.
     pub(crate) fn heartbeat(&mut self, heartbeat: &Heartbeat, applied: &Progress) -> Result<(), Refusal> {
-        let Heartbeat { origin, incarnation, closed, ref tails } = *heartbeat;
+        let Heartbeat { origin, incarnation, closed, ref tails, .. } = *heartbeat;
         let queue = self.queue(origin, incarnation, applied)?;
         check_gap(tails, &queue.admitted)?;
         if closed > queue.closed {

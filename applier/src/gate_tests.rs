@@ -86,6 +86,7 @@ impl World {
             incarnation: Incarnation::new(sent.incarnation),
             closed: Hlc::new(sent.closed),
             tails: tails.collect(),
+            canary: false,
         };
         self.gate.heartbeat(&heartbeat, &self.target.progress())
     }

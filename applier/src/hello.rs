@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, TreeName};
 use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
+use tidewire_core::transport::ZSTD;
 use tidewire_core::transport::wire::Hello;
 use tidewire_core::tree::TreeIdentity;
 
@@ -24,6 +25,8 @@ pub(crate) struct Caller {
     pub(crate) incarnation: Incarnation,
     /// The other origins that it would send on.
     pub(crate) forwarded: Vec<(ClusterId, Incarnation)>,
+    /// Whether it would pack parts of pages.
+    pub(crate) packs: bool,
 }
 
 /// What this cluster knows of the caller and the tree.
@@ -78,6 +81,7 @@ pub(crate) fn identify(hello: &Hello) -> Result<Caller, Refusal> {
         tree: TreeName::new(&hello.tree).map_err(|error| malformed(&error))?,
         boot: BootId::new(hello.boot_id),
         incarnation: Incarnation::new(hello.incarnation),
+        packs: hello.capabilities.iter().any(|capability| capability == ZSTD),
     })
 }
 

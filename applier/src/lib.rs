@@ -4,7 +4,7 @@
 //! [`Applier`] per tree takes what all its links bring, lets through what is new, in order and causally complete, and
 //! hands it to the tree as one group. Acknowledgements say what the tree has made durable, never more.
 //!
-//! What decides is pure: the door (`hello`, `boots`), the session and the gate; `link`, `applier` and `server` only move
+//! What decides is pure: the door (`hello`, `boots`), the session, the gate and why to `pause`; `link`, `applier` and `server` only move
 //! frames and wait. Everything that waits is bounded in bytes (`budget`).
 //!
 //! ```
@@ -40,6 +40,7 @@
 mod applier;
 mod boots;
 mod budget;
+mod canaries;
 mod gate;
 mod hello;
 mod link;
@@ -48,6 +49,7 @@ mod orders;
 #[cfg(test)]
 #[path = "../tests/origin.rs"]
 mod origin;
+mod pause;
 mod port;
 mod refusal;
 mod seeding;

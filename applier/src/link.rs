@@ -8,12 +8,13 @@ use tidewire_core::id::{ClusterId, Incarnation, OriginTag};
 use tidewire_core::transport::marks::{encode_vector, encode_watermarks};
 use tidewire_core::transport::pages::Page;
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
-use tidewire_core::transport::{Link, LinkReceiver, LinkSender};
+use tidewire_core::transport::{Link, LinkReceiver, LinkSender, ZSTD};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::applier::{Applier, Input, View};
 use crate::hello::{Caller, PROTOCOL};
+use crate::pause::{Pause, pause};
 use crate::port::{Ending, Port};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::server::Inner;
@@ -109,9 +110,17 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         forwarded: taken,
         not_forwarded: refused,
         snapshot: server.snapshot_request(&applier, &caller, &origins),
+        capabilities: if caller.packs { vec![ZSTD.to_owned()] } else { Vec::new() },
     };
-    let terms = Terms { me: identity.origin(), peer: peer.clone(), origins, partitions: identity.partitions };
-    let said = Standing { credit, ..standing(&applier, &port, &now) };
+    let terms = Terms {
+        me: identity.origin(),
+        peer: peer.clone(),
+        origins,
+        partitions: identity.partitions,
+        packs: caller.packs,
+    };
+    let pause = pause_of(&applier, &port, &now);
+    let said = Standing { credit, ..standing(&applier, &port, &now, pause.as_ref()) };
     let mut session = Session::new(session, terms, applier.settings(), said);
     if welcome.snapshot.is_some() {
         session.open_to_seed();
@@ -254,12 +263,18 @@ impl Running {
             Event::Nothing | Event::SeedBytes(_) | Event::SeedEnd => Ok(Pending::default()),
             Event::SeedBegin(origins) => Ok(Pending { seed: Some(origins), ..Pending::default() }),
             Event::Goodbye(reason) => Err(End::There(reason)),
-            Event::Page(page) => {
+            Event::Page(page, beyond) => {
                 self.slot.reaches(page.origin, &page.through, true);
+                self.slot.came(page.bytes());
+                if let Some(beyond) = beyond {
+                    self.slot.reaches(page.origin, &beyond.tails, true);
+                    self.slot.comes(beyond.bytes);
+                }
                 Ok(Pending { page: Some(page), ..Pending::default() })
             }
             Event::Heartbeat(heartbeat) => {
                 self.slot.reaches(heartbeat.origin, &heartbeat.tails, false);
+                self.slot.comes(0);
                 self.slot.progress(&self.applier.view().get());
                 Ok(Pending { input: Some(Input::Heartbeat(heartbeat)), ..Pending::default() })
             }
@@ -275,7 +290,9 @@ impl Running {
         if view.seeds != self.seeds {
             return Err(End::Here(Ending::Goodbye("the tree was seeded from a snapshot")));
         }
-        match self.session.acknowledge(standing(&self.applier, &self.port, &view), repeat) {
+        let pause = pause_of(&self.applier, &self.port, &view);
+        self.slot.paused(pause.as_ref());
+        match self.session.acknowledge(standing(&self.applier, &self.port, &view, pause.as_ref()), repeat) {
             Some(ack) => {
                 self.said_at = Instant::now();
                 self.send(ack).await
@@ -309,20 +326,30 @@ impl Running {
                 tracing::warn!(%tree, %peer, %session, %refusal, "link ended");
                 self.slot.refused(refusal);
                 let view = self.view.get();
-                self.session.refuse(refusal, standing(&self.applier, &self.port, &view))
+                self.session.refuse(refusal, standing(&self.applier, &self.port, &view, None))
             }
         };
         farewell(self.sender, self.receiver, last).await;
     }
 }
 
-fn standing<'a>(applier: &Applier, port: &Port, view: &'a View) -> Standing<'a> {
+fn standing<'a>(applier: &Applier, port: &Port, view: &'a View, pause: Option<&'a Pause>) -> Standing<'a> {
     Standing {
         marks: &view.progress.watermarks,
         frontier: &view.progress.frontier,
         credit: applier.credit(&port.peer, view),
-        held: view.waiting(port).map(|waiting| waiting.bytes).sum(),
+        held: held(port, view),
+        pause,
     }
+}
+
+fn held(port: &Port, view: &View) -> u64 {
+    view.waiting(port).map(|waiting| waiting.bytes).sum()
+}
+
+/// Why the peer is to pause now, if it is.
+fn pause_of(applier: &Applier, port: &Port, view: &View) -> Option<Pause> {
+    pause(view.stalled.as_deref(), applier.credit(&port.peer, view), held(port, view))
 }
 
 /// Hands over what is pending once there is room. Cancel-safe: what was not handed over is still pending. False: the

@@ -1,11 +1,16 @@
 //! [`ApplierMetrics`]: what the receiving side counts. One per cluster, shared by its trees.
 
+use std::collections::BTreeMap;
+
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use tidewire_core::id::{ClusterId, TreeName};
+use prometheus_client::metrics::histogram::Histogram;
+use tidewire_core::id::{ClusterId, Hlc, OriginTag, TreeName};
 use tidewire_core::metrics::{Labels, Metrics};
 use tidewire_core::tree::Imported;
+
+use crate::status::ReceiveStatus;
 
 /// The families of the receiving side. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -20,6 +25,40 @@ pub struct ApplierMetrics {
     seeds: Family<Labels, Counter>,
     seed_rows: Family<Labels, Counter>,
     seed_bytes: Family<Labels, Counter>,
+    end_to_end: Family<Labels, Histogram, fn() -> Histogram>,
+    refused: Family<Labels, Counter>,
+    paused: Family<Labels, Gauge>,
+    lag_entries: Family<Labels, Gauge>,
+    lag_bytes: Family<Labels, Gauge>,
+    lag_seconds: Family<Labels, Gauge>,
+}
+
+/// The series of one peer in one tree.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerMetrics {
+    /// Links and pages refused.
+    refused: Counter,
+    /// 1 while the peer is asked to pause.
+    paused: Gauge,
+    lag_entries: Gauge,
+    lag_bytes: Gauge,
+    lag_seconds: Gauge,
+}
+
+impl PeerMetrics {
+    /// A link or a page was refused.
+    pub(crate) fn refuse(&self) {
+        self.refused.inc();
+    }
+
+    /// Shows a status.
+    pub(crate) fn show(&self, status: &ReceiveStatus) {
+        let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.paused.set(i64::from(status.paused));
+        self.lag_entries.set(gauge(status.lag.entries));
+        self.lag_bytes.set(gauge(status.lag.bytes));
+        self.lag_seconds.set(status.lag.seconds as i64);
+    }
 }
 
 /// The series of one origin in one tree.
@@ -37,6 +76,21 @@ pub(crate) struct OriginMetrics {
     pub(crate) two_copies: Counter,
     /// Bytes that wait for dependencies.
     pub(crate) held: Gauge,
+    end_to_end: Histogram,
+}
+
+/// What was written at those times is visible now, by the wall clock here. A clock that is behind an origin's shows 0.
+pub(crate) fn took(
+    origins: &BTreeMap<OriginTag, (ClusterId, OriginMetrics)>,
+    wall: Option<u64>,
+    written: impl IntoIterator<Item = (OriginTag, Hlc)>,
+) {
+    let Some(wall) = wall else { return };
+    for (origin, written) in written {
+        if let Some((_, metrics)) = origins.get(&origin) {
+            metrics.end_to_end.observe(wall.saturating_sub(written.millis()) as f64 / 1_000.0);
+        }
+    }
 }
 
 impl ApplierMetrics {
@@ -65,6 +119,27 @@ impl ApplierMetrics {
             seed_rows: metrics.counters("tidewire_reseed_rows", "Rows of the snapshots that were taken over"),
             seed_bytes: metrics
                 .counters("tidewire_reseed_bytes", "Bytes of the snapshots that were taken over"),
+            end_to_end: metrics.seconds(
+                "tidewire_end_to_end_seconds",
+                "From a write at its origin, by the clock there, until it is visible here, by the clock here",
+            ),
+            refused: metrics.counters("tidewire_refused", "Links and pages of a peer that were refused"),
+            paused: metrics.gauges(
+                "tidewire_link_paused",
+                "1 while the receiving end of a link asks for a pause; status says why",
+            ),
+            lag_entries: metrics.gauges(
+                "tidewire_receive_lag_entries",
+                "Records that a peer is known to have and that are not applied",
+            ),
+            lag_bytes: metrics.gauges(
+                "tidewire_receive_lag_bytes",
+                "Bytes that a peer is known to have and that are not applied",
+            ),
+            lag_seconds: metrics.gauges(
+                "tidewire_receive_lag_seconds",
+                "How long ago all that a peer is known to have was applied; 0 while it is",
+            ),
         }
     }
 
@@ -96,6 +171,21 @@ impl ApplierMetrics {
             gaps: self.gaps.get_or_create(&labels).clone(),
             two_copies: self.two_copies.get_or_create(&labels).clone(),
             held: self.held.get_or_create(&labels).clone(),
+            end_to_end: self.end_to_end.get_or_create(&labels).clone(),
+        }
+    }
+
+    /// The series of a peer in a tree, at zero if they are new.
+    pub(crate) fn peer(&self, tree: &TreeName, peer: &ClusterId) -> PeerMetrics {
+        let labels: Labels = vec![("tree", tree.to_string()), ("peer", peer.to_string())];
+        let mut directed = labels.clone();
+        directed.push(("direction", "receive".to_owned()));
+        PeerMetrics {
+            refused: self.refused.get_or_create(&labels).clone(),
+            paused: self.paused.get_or_create(&directed).clone(),
+            lag_entries: self.lag_entries.get_or_create(&labels).clone(),
+            lag_bytes: self.lag_bytes.get_or_create(&labels).clone(),
+            lag_seconds: self.lag_seconds.get_or_create(&labels).clone(),
         }
     }
 

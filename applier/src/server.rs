@@ -44,8 +44,9 @@ impl Peer {
         self.trees.as_ref().is_none_or(|trees| trees.contains(tree))
     }
 
-    fn slot(&mut self, peer: &ClusterId, tree: &TreeName) -> Arc<Slot> {
-        self.slots.entry(tree.clone()).or_insert_with(|| Arc::new(Slot::new(peer.clone()))).clone()
+    fn slot(&mut self, peer: &ClusterId, applier: &Applier) -> Arc<Slot> {
+        let new = || Arc::new(Slot::new(peer.clone(), applier.peer_metrics(peer)));
+        self.slots.entry(applier.identity().tree.clone()).or_insert_with(new).clone()
     }
 }
 
@@ -112,7 +113,7 @@ impl Server {
         for (name, peer) in &mut state.peers {
             if peer.may_ship(&tree) {
                 applier.metrics(name);
-                peer.slot(name, &tree);
+                peer.slot(name, &applier);
             }
         }
         state.trees.insert(tree, applier);
@@ -140,7 +141,7 @@ impl Server {
         for (tree, applier) in open.iter() {
             if entry.may_ship(tree) {
                 applier.metrics(peer);
-                entry.slot(peer, tree);
+                entry.slot(peer, applier);
             } else if let Some(slot) = entry.slots.remove(tree) {
                 let detail =
                     format!("{peer} may no longer ship tree {tree} to {}", self.inner.config.cluster);
@@ -181,7 +182,8 @@ impl Server {
         }
     }
 
-    /// How every tree stands with every peer that may ship it, by peer and tree.
+    /// How every tree stands with every peer that may ship it, by peer and tree. Also brings the gauges up to date: call it
+    /// before metrics are rendered.
     pub fn status(&self) -> Vec<ReceiveStatus> {
         let state = self.inner.state.lock();
         let slots = state.peers.values().flat_map(|peer| peer.slots.iter().map(|slot| (slot, peer.paused)));
@@ -221,7 +223,7 @@ impl Inner {
         let Some((peer, applier)) = entry.zip(applier.cloned()) else {
             return Err(checked.expect_err("the door lets in only peers that may ship a tree that is open"));
         };
-        let slot = peer.slot(&caller.peer, &caller.tree);
+        let slot = peer.slot(&caller.peer, &applier);
         if let Err(refusal) = checked {
             slot.refused(&refusal);
             return Err(refusal);

@@ -18,6 +18,7 @@ use tidewire_core::transport::pages::{Assembler, Page};
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
 use tidewire_core::tree::SEED_PIECE_BYTES;
 
+use crate::pause::{Pause, PauseKind};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::settings::Settings;
 
@@ -32,6 +33,17 @@ pub(crate) struct Terms {
     pub(crate) origins: BTreeMap<OriginTag, (ClusterId, Incarnation)>,
     /// Partitions of the tree.
     pub(crate) partitions: u16,
+    /// Whether parts of pages may be packed.
+    pub(crate) packs: bool,
+}
+
+/// What a peer says that its log holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Beyond {
+    /// Where an origin's records end.
+    pub(crate) tails: Vec<(PartitionId, Offset)>,
+    /// Bytes of its log that are still to come.
+    pub(crate) bytes: u64,
 }
 
 /// A promise without records.
@@ -45,6 +57,8 @@ pub(crate) struct Heartbeat {
     pub(crate) closed: Hlc,
     /// Where its records end.
     pub(crate) tails: Vec<(PartitionId, Offset)>,
+    /// Whether the way of the promise is to be measured.
+    pub(crate) canary: bool,
 }
 
 /// What a frame amounts to.
@@ -52,8 +66,8 @@ pub(crate) struct Heartbeat {
 pub(crate) enum Event {
     /// Nothing to do: part of a page, or a frame of another session.
     Nothing,
-    /// A whole page, checked.
-    Page(Page),
+    /// A whole page, checked, and what the peer says that there is beyond it, if it does.
+    Page(Page, Option<Beyond>),
     /// A promise, checked.
     Heartbeat(Heartbeat),
     /// A seed begins; it may name these origins.
@@ -77,6 +91,8 @@ pub(crate) struct Standing<'a> {
     pub(crate) credit: u64,
     /// What waits for dependencies.
     pub(crate) held: u64,
+    /// Why the peer is to pause.
+    pub(crate) pause: Option<&'a Pause>,
 }
 
 /// One link after its Hello.
@@ -89,6 +105,7 @@ pub(crate) struct Session {
     said_marks: BTreeMap<OriginTag, OriginMarks>,
     said_frontier: VersionVector,
     said_room: (u64, u64),
+    said_pause: Option<PauseKind>,
     seed: Seed,
 }
 
@@ -112,7 +129,7 @@ impl Session {
         Self {
             number,
             max_record_bytes: settings.max_record_bytes,
-            assembler: Assembler::new(terms.partitions, settings.max_page_bytes),
+            assembler: Assembler::new(terms.partitions, settings.max_page_bytes).unpacking(terms.packs),
             said_marks: said
                 .marks
                 .iter()
@@ -121,6 +138,7 @@ impl Session {
                 .collect(),
             said_frontier: said.frontier.clone(),
             said_room: (said.credit, said.held),
+            said_pause: None,
             seed: Seed::Closed,
             terms,
         }
@@ -203,6 +221,13 @@ impl Session {
 
     fn receive_part(&mut self, part: wire::Page, skew: Skew<'_>) -> Result<Event, Refusal> {
         let name = self.check_origin(part.origin, part.incarnation)?.clone();
+        let beyond = match part.tails.as_slice() {
+            [] => None,
+            tails => Some(Beyond {
+                tails: decode_offsets(tails, self.terms.partitions).map_err(malformed)?,
+                bytes: part.tail_bytes,
+            }),
+        };
         let page = self.assembler.push(part).map_err(malformed)?;
         let Some(page) = page else { return Ok(Event::Nothing) };
         self.check_range(&page)?;
@@ -225,7 +250,7 @@ impl Session {
             closed = group.closed;
         }
         check_skew(&name, closed, skew)?;
-        Ok(Event::Page(page))
+        Ok(Event::Page(page, beyond))
     }
 
     fn receive_heartbeat(&mut self, heartbeat: &wire::Heartbeat, skew: Skew<'_>) -> Result<Event, Refusal> {
@@ -237,7 +262,7 @@ impl Session {
         check_skew(name, closed, skew)?;
         let tails = decode_offsets(&heartbeat.tails, self.terms.partitions).map_err(malformed)?;
         let (origin, incarnation) = (name.tag(), Incarnation::new(heartbeat.incarnation));
-        Ok(Event::Heartbeat(Heartbeat { origin, incarnation, closed, tails }))
+        Ok(Event::Heartbeat(Heartbeat { origin, incarnation, closed, tails, canary: heartbeat.canary }))
     }
 
     /// The name of an origin that the link carries under this incarnation.
@@ -312,6 +337,7 @@ impl Session {
     /// The acknowledgement that says what has changed since the last one, if anything has or it is to be repeated.
     pub(crate) fn acknowledge(&mut self, now: Standing<'_>, repeat: bool) -> Option<Frame> {
         let room = (now.credit, now.held);
+        let pause = now.pause.map(|pause| pause.kind);
         let moved = |(origin, marks): &(OriginTag, &OriginMarks)| {
             self.terms.origins.contains_key(origin) && self.said_marks.get(origin) != Some(marks)
         };
@@ -319,17 +345,19 @@ impl Session {
         let watermarks: Vec<_> = moved.iter().map(|(origin, marks)| encode_origin(*origin, marks)).collect();
         let risen: VersionVector =
             now.frontier.iter().filter(|(origin, hlc)| *hlc > self.said_frontier.get(*origin)).collect();
-        if watermarks.is_empty() && risen.is_empty() && room == self.said_room && !repeat {
+        let same = (room, pause) == (self.said_room, self.said_pause);
+        if watermarks.is_empty() && risen.is_empty() && same && !repeat {
             return None;
         }
         self.said_marks.extend(moved.into_iter().map(|(origin, marks)| (origin, marks.clone())));
         self.said_frontier.join(&risen);
-        self.said_room = room;
+        (self.said_room, self.said_pause) = (room, pause);
         Some(self.frame(Body::Ack(wire::Ack {
             watermarks,
             frontier: encode_vector(&risen),
             credit_bytes: now.credit,
             held_bytes: now.held,
+            pause: now.pause.map(Pause::to_wire),
             ..wire::Ack::default()
         })))
     }
@@ -348,7 +376,7 @@ impl Session {
                 credit_bytes: 0,
                 held_bytes: now.held,
                 refused: Some(refused),
-                snapshot_bytes: 0,
+                ..wire::Ack::default()
             }))
         });
         page.into_iter().chain([self.frame(Body::Refusal(refusal.to_wire()))]).collect()

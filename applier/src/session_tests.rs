@@ -23,10 +23,10 @@ fn session() -> Session {
     let peer = name("there");
     let forwarded = (name("forwarded").tag(), (name("forwarded"), Incarnation::new(77)));
     let origins = [(peer.tag(), (peer.clone(), origin().incarnation)), forwarded].into();
-    let terms = Terms { me: name("here").tag(), origins, peer, partitions: PARTITIONS };
+    let terms = Terms { me: name("here").tag(), origins, peer, partitions: PARTITIONS, packs: false };
     let settings = Settings { max_record_bytes: 1_000, max_page_bytes: 100_000, ..Settings::default() };
     let (marks, frontier) = Default::default();
-    let said = Standing { marks: &marks, frontier: &frontier, credit: 50, held: 0 };
+    let said = Standing { marks: &marks, frontier: &frontier, credit: 50, held: 0, pause: None };
     Session::new(NUMBER, terms, &settings, said)
 }
 
@@ -62,7 +62,7 @@ fn a_page_comes_out_as_it_was_sent() {
     origin.commit(&[&["a"]]);
     let page = page(&origin, 0, 2);
     match session().receive(frame(&page, |_| {}), &no_skew) {
-        Ok(Event::Page(out)) => assert_eq!(out, page),
+        Ok(Event::Page(out, _)) => assert_eq!(out, page),
         other => panic!("{other:?}"),
     }
 }
@@ -90,7 +90,7 @@ fn a_forwarded_origin_is_taken_under_the_incarnation_that_was_agreed_and_no_othe
     forwarded.commit(&[&["a"]]);
     let heartbeat = forwarded.heartbeat();
     let mut session = session();
-    let Ok(Event::Page(out)) = session.receive(frame(&page(&forwarded, 0, 1), |_| {}), &no_skew) else {
+    let Ok(Event::Page(out, _)) = session.receive(frame(&page(&forwarded, 0, 1), |_| {}), &no_skew) else {
         panic!("the page was agreed on");
     };
     assert_eq!(out.origin, forwarded.origin());
@@ -115,7 +115,7 @@ fn an_acknowledgement_says_what_is_covered_of_every_origin_of_the_link_and_of_no
     let third = marks.origin_mut(name("third").tag(), Incarnation::new(1), PARTITIONS);
     third.advance(PartitionId::new(0), Offset::new(1), Hlc::new(9));
     let mut said = |marks: &Watermarks| {
-        let now = Standing { marks, frontier: &frontier, credit: 50, held: 0 };
+        let now = Standing { marks, frontier: &frontier, credit: 50, held: 0, pause: None };
         let Some(Body::Ack(ack)) = session.acknowledge(now, false)?.body else { panic!("an ack") };
         Some(ack.watermarks.iter().map(|of| OriginTag::new(of.origin)).collect::<Vec<_>>())
     };
@@ -222,7 +222,7 @@ fn maintenance_and_ranges_that_are_none_are_refused() {
     }
     for mutation in [range, Mutation { deadline_ms: Some(1), ..Mutation::set("a", "1") }] {
         let taken = session().receive(frame(&page_of(&mutation), |_| {}), &no_skew);
-        assert!(matches!(taken, Ok(Event::Page(_))), "{mutation:?}");
+        assert!(matches!(taken, Ok(Event::Page(..))), "{mutation:?}");
     }
 }
 
@@ -261,7 +261,7 @@ fn f12_frames_of_another_session_change_nothing() {
     assert!(matches!(session.receive(late.clone(), &no_skew), Ok(Event::Nothing)));
     late.session = NUMBER.get();
     assert!(
-        matches!(session.receive(late, &no_skew), Ok(Event::Page(_))),
+        matches!(session.receive(late, &no_skew), Ok(Event::Page(..))),
         "the numbers of its pages begin at 1"
     );
 }
@@ -314,7 +314,7 @@ fn an_ack_says_what_changed_and_nothing_twice() {
         None => None,
         other => panic!("{other:?}"),
     };
-    let now = Standing { marks: &marks, frontier: &frontier, credit: 50, held: 0 };
+    let now = Standing { marks: &marks, frontier: &frontier, credit: 50, held: 0, pause: None };
     let first = ack(session.acknowledge(now, false)).unwrap();
     assert_eq!((first.watermarks.len(), first.frontier.len(), first.credit_bytes), (1, 1, 50));
     assert_eq!(ack(session.acknowledge(now, false)), None);
@@ -353,7 +353,7 @@ proptest! {
         let _ = session.receive(frame(&page(&one_group(), 0, 1), spoil), &no_skew);
         let tails = marks.iter().map(|(p, o)| wire::PartitionMark { partition: *p, offset: *o }).collect();
         let (origin, incarnation) = (origin().origin().get(), origin().incarnation.get());
-        let heartbeat = wire::Heartbeat { origin, incarnation, closed: numbers[3], tails, tail_bytes: numbers[4] };
+        let heartbeat = wire::Heartbeat { origin, incarnation, closed: numbers[3], tails, tail_bytes: numbers[4], canary: false };
         let _ = session.receive(Frame::new(NUMBER.get(), Body::Heartbeat(heartbeat)), &no_skew);
     }
 }

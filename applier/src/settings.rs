@@ -14,6 +14,8 @@ pub(crate) const MAX_STRANGERS: usize = 64;
 pub(crate) const FAREWELL: Duration = Duration::from_secs(1);
 /// First and longest wait before groups are offered again to a log that failed.
 pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// A call of the tree that takes longer shows as a busy log, and peers are asked to pause until it is answered.
+pub(crate) const BUSY: Duration = Duration::from_secs(1);
 /// How often an acknowledgement is repeated to a peer of which something is still not applied, so that it knows that
 /// somebody is alive here.
 pub(crate) const REPEAT_ACK: Duration = Duration::from_secs(10);

@@ -9,6 +9,8 @@ use tokio::time::Instant;
 
 use crate::applier::{Applier, View};
 use crate::boots::{Arrival, Boots};
+use crate::metrics::PeerMetrics;
+use crate::pause::{Pause, Stall};
 use crate::port::{Ending, Port};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::status::{ReceiveLag, ReceiveState, ReceiveStatus, WaitsFor};
@@ -23,6 +25,10 @@ struct State {
     /// Where the records that the peer has for this cluster are known to end.
     tails: BTreeMap<(OriginTag, PartitionId), Offset>,
     last_page: Option<Instant>,
+    /// Bytes that the peer had still to send, by its last word, less what came since.
+    to_come: u64,
+    /// Why the peer was asked to pause.
+    pause: Option<Pause>,
     /// When everything that was known was applied, or since when there is anything to know.
     caught_up: Instant,
 }
@@ -31,11 +37,12 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Slot {
     peer: ClusterId,
+    metrics: PeerMetrics,
     state: Mutex<State>,
 }
 
 impl Slot {
-    pub(crate) fn new(peer: ClusterId) -> Self {
+    pub(crate) fn new(peer: ClusterId, metrics: PeerMetrics) -> Self {
         let state = State {
             boots: Boots::default(),
             live: None,
@@ -43,9 +50,11 @@ impl Slot {
             wire: Tripwire::default(),
             tails: BTreeMap::new(),
             last_page: None,
+            to_come: 0,
+            pause: None,
             caught_up: Instant::now(),
         };
-        Self { peer, state: Mutex::new(state) }
+        Self { peer, metrics, state: Mutex::new(state) }
     }
 
     /// Lets a session in, in place of the one before it.
@@ -75,7 +84,9 @@ impl Slot {
     /// A session is over.
     pub(crate) fn leave(&self, port: &Arc<Port>) {
         let mut state = self.state.lock();
-        state.live.take_if(|live| Arc::ptr_eq(live, port));
+        if state.live.take_if(|live| Arc::ptr_eq(live, port)).is_some() {
+            state.pause = None;
+        }
     }
 
     /// Whether there is a session.
@@ -101,6 +112,7 @@ impl Slot {
         if refusal.kind == RefusalKind::Paused {
             return;
         }
+        self.metrics.refuse();
         let mut state = self.state.lock();
         if refusal.kind == RefusalKind::OwnOrigin {
             let shut = state.wire.trip(Instant::now());
@@ -144,6 +156,25 @@ impl Slot {
         }
     }
 
+    /// The peer has so many bytes still to send.
+    pub(crate) fn comes(&self, bytes: u64) {
+        self.state.lock().to_come = bytes;
+    }
+
+    /// So many bytes of it have come.
+    pub(crate) fn came(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.to_come = state.to_come.saturating_sub(bytes);
+    }
+
+    /// The peer is asked to pause, or not.
+    pub(crate) fn paused(&self, pause: Option<&Pause>) {
+        let mut state = self.state.lock();
+        if state.pause.as_ref() != pause {
+            state.pause = pause.cloned();
+        }
+    }
+
     /// Something was applied, or heard.
     pub(crate) fn progress(&self, view: &View) {
         let mut state = self.state.lock();
@@ -152,11 +183,12 @@ impl Slot {
         }
     }
 
-    pub(crate) fn status(&self, applier: &Applier, paused: bool) -> ReceiveStatus {
+    /// How it stands now; `rests`: by order of the operator. Also brings the gauges up to date.
+    pub(crate) fn status(&self, applier: &Applier, rests: bool) -> ReceiveStatus {
         let view = applier.view().get();
         let state = self.state.lock();
         let entries = state.behind(&view);
-        let bytes = applier.queued(&self.peer);
+        let bytes = applier.queued(&self.peer) + if entries > 0 { state.to_come } else { 0 };
         let waiting = state.live.as_ref().and_then(|port| view.waiting(port).next());
         let waits_for = waiting.map(|waiting| WaitsFor {
             origin: applier.name(waiting.on),
@@ -165,8 +197,10 @@ impl Slot {
             bytes: waiting.bytes,
         });
         let seed = applier.seed().filter(|(from, _)| *from == self.peer);
-        let (state_name, reason) = match (&state.refused, &state.live, &view.stalled, &waits_for) {
-            _ if paused => {
+        let pause = state.pause.clone().or_else(|| view.stalled.as_deref().map(Stall::pause));
+        let paused = pause.is_some() && state.live.is_some();
+        let (state_name, reason) = match (&state.refused, &state.live, pause, &waits_for) {
+            _ if rests => {
                 (ReceiveState::Paused, Some("paused by the operator; what has come is kept".into()))
             }
             (_, Some(_), ..) if seed.is_some() => {
@@ -176,7 +210,10 @@ impl Slot {
             }
             (Some(refusal), ..) => (ReceiveState::Refused, Some(refusal.to_string())),
             (_, None, ..) => (ReceiveState::Connecting, Some(format!("{} has no link to here", self.peer))),
-            (_, _, Some(stalled), _) => (ReceiveState::Waiting, Some(stalled.to_string())),
+            (_, _, Some(Pause { kind, detail }), _) => (
+                ReceiveState::Waiting,
+                Some(format!("{} is asked to pause ({}): {detail}", self.peer, kind.name())),
+            ),
             (_, _, _, Some(WaitsFor { origin, hlc, seconds, bytes })) => {
                 let reason =
                     format!("{bytes} bytes wait for writes of {origin} up to {hlc}, for {seconds:.1} s");
@@ -187,7 +224,7 @@ impl Slot {
         };
         let caught_up = entries == 0 && state.live.is_some();
         let seconds = if caught_up { 0.0 } else { state.caught_up.elapsed().as_secs_f64() };
-        ReceiveStatus {
+        let status = ReceiveStatus {
             id: self.peer.to_string(),
             tree: applier.identity().tree.to_string(),
             direction: "receive",
@@ -195,8 +232,11 @@ impl Slot {
             reason,
             lag: ReceiveLag { entries, bytes, seconds },
             waits_for,
+            paused,
             last_page_seconds: state.last_page.map(|at| at.elapsed().as_secs_f64()),
-        }
+        };
+        self.metrics.show(&status);
+        status
     }
 }
 

@@ -25,7 +25,7 @@ pub enum ReceiveState {
 pub struct ReceiveLag {
     /// Records that the peer is known to have and that are not applied.
     pub entries: u64,
-    /// Bytes that have come and are not applied.
+    /// Bytes that the peer is known to have and that are not applied.
     pub bytes: u64,
     /// How long ago it was last caught up; 0 while it is.
     pub seconds: f64,
@@ -61,6 +61,8 @@ pub struct ReceiveStatus {
     pub lag: ReceiveLag,
     /// What held groups wait for.
     pub waits_for: Option<WaitsFor>,
+    /// Whether the peer is asked to pause; the reason says why.
+    pub paused: bool,
     /// Seconds since the last page, if there was one since this cluster started.
     pub last_page_seconds: Option<f64>,
 }

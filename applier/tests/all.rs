@@ -6,5 +6,6 @@ mod doors;
 mod flow;
 #[allow(dead_code, reason = "the unit tests of the crate use the rest")]
 mod origin;
+mod pauses;
 mod real;
 mod rig;

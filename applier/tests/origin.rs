@@ -129,6 +129,7 @@ impl MemOrigin {
             closed: self.hlc.get(),
             tails: encode_offsets(&self.ends(self.len())),
             tail_bytes: 0,
+            canary: false,
         }
     }
 }

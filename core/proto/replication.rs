@@ -83,7 +83,8 @@ pub struct Hello {
     /// applier checks that no two names share a tag.
     #[prost(string, repeated, tag = "9")]
     pub known_clusters: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Optional parts of the protocol that the caller can use. An unknown one is ignored. None is defined in version 1.
+    /// Optional parts of the protocol that the caller can use. An unknown one is ignored. There is "zstd": parts of pages
+    /// may be packed.
     #[prost(string, repeated, tag = "10")]
     pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// The other origins whose records the caller would send on over this link; never the applier itself. None: the link
@@ -138,6 +139,9 @@ pub struct Welcome {
     /// Set if the applier takes a snapshot over this link now.
     #[prost(message, optional, tag = "11")]
     pub snapshot: ::core::option::Option<SnapshotRequest>,
+    /// Those of the caller's capabilities that the session may use. An older applier names none.
+    #[prost(string, repeated, tag = "12")]
+    pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// When a shipper sends a snapshot instead of pages.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -238,6 +242,24 @@ pub struct Page {
     /// no block carries are covered too: they were given up on at the origin, or left out by a filter.
     #[prost(message, repeated, tag = "8")]
     pub through: ::prost::alloc::vec::Vec<PartitionMark>,
+    /// Instead of `groups`, if "zstd" is a capability of the session: one zstd frame of PackedGroups, which states its
+    /// unpacked length. The bytes of the blocks in it are what they are without it, and so are their checksums.
+    #[prost(bytes = "bytes", tag = "9")]
+    pub packed: ::prost::bytes::Bytes,
+    /// Where the origin's records ended in the sender's log a moment ago, by partition; in the last part, now and then. For
+    /// the lag as the receiver sees it: nothing is covered by it.
+    #[prost(message, repeated, tag = "10")]
+    pub tails: ::prost::alloc::vec::Vec<PartitionMark>,
+    /// With `tails`: bytes of the sender's log behind this page.
+    #[prost(uint64, tag = "11")]
+    pub tail_bytes: u64,
+}
+/// What `packed` holds.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PackedGroups {
+    /// The groups of the part, in order.
+    #[prost(message, repeated, tag = "1")]
+    pub groups: ::prost::alloc::vec::Vec<PageGroup>,
 }
 /// What one write and one sync made durable at the sender: applied whole or not at all.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -274,6 +296,9 @@ pub struct Heartbeat {
     /// sees it.
     #[prost(uint64, tag = "5")]
     pub tail_bytes: u64,
+    /// Whether the receiver is to measure how long it takes until `closed` holds there, from the time that is in it.
+    #[prost(bool, tag = "6")]
+    pub canary: bool,
 }
 /// What the applier has made durable and applied. Cumulative: a later one replaces all before it.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -297,6 +322,20 @@ pub struct Ack {
     /// How many bytes of a snapshot have come and are kept.
     #[prost(uint64, tag = "6")]
     pub snapshot_bytes: u64,
+    /// Set while the applier asks the shipper to pause; it ends with the first Ack without it. The credit is 0 meanwhile.
+    #[prost(message, optional, tag = "7")]
+    pub pause: ::core::option::Option<Pause>,
+}
+/// Why an applier takes nothing for now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Pause {
+    /// For programs. In version 1: "disk_full", "log_failing" (its log takes no groups), "log_busy" (a group waits long for
+    /// its log), "held" (its buffers are full, and what the caller sent waits for writes of other clusters).
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// One sentence for people.
+    #[prost(string, tag = "2")]
+    pub detail: ::prost::alloc::string::String,
 }
 /// A page that was not taken.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

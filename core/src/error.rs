@@ -96,6 +96,19 @@ impl Error {
         self.kind
     }
 
+    /// Whether a full disk is behind it: it passes when there is room.
+    pub fn is_disk_full(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let io = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            if matches!(io, Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
     /// The error of everything that is asked of a stopping cluster.
     pub fn shutting_down() -> Self {
         Self::new(

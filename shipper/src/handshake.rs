@@ -7,6 +7,7 @@ use tidewire_core::error::LinkError;
 use tidewire_core::feed::Cursor;
 use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, SessionNumber};
 use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
+use tidewire_core::transport::ZSTD;
 use tidewire_core::transport::marks::{decode_vector, decode_watermarks};
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
 use tidewire_core::tree::{Located, TreeIdentity};
@@ -36,14 +37,18 @@ pub(crate) struct Welcomed {
     pub(crate) credit: u64,
     /// When it takes a snapshot instead of pages; None: not now.
     pub(crate) snapshot: Option<SeedTerms>,
+    /// Whether it can unpack pages.
+    pub(crate) unpacks: bool,
 }
 
-/// The first frame: who calls, and about what. `forwarded` are the other origins that would be sent on.
+/// The first frame: who calls, and about what. `forwarded` are the other origins that would be sent on; `packs`: pages
+/// may be packed.
 pub(crate) fn hello(
     identity: &TreeIdentity,
     boot: BootId,
     known: &[ClusterId],
     forwarded: &[(ClusterId, Incarnation)],
+    packs: bool,
 ) -> Frame {
     let names = known.iter().chain([&identity.cluster]).chain(forwarded.iter().map(|(name, _)| name));
     let mut known: Vec<String> = names.map(ToString::to_string).collect();
@@ -59,7 +64,7 @@ pub(crate) fn hello(
         partitions: u32::from(identity.partitions),
         merge_mode: identity.merge.name().to_owned(),
         known_clusters: known,
-        capabilities: Vec::new(),
+        capabilities: if packs { vec![ZSTD.to_owned()] } else { Vec::new() },
         forwarded: forwarded
             .iter()
             .map(|(name, incarnation)| wire::ForwardedOrigin {
@@ -116,6 +121,7 @@ pub(crate) fn answer(frame: Frame, peer: &ClusterId, me: &TreeIdentity) -> Resul
         taken: welcome.forwarded.into_iter().map(OriginTag::new).collect(),
         not_taken: not_taken.map(|refused| (OriginTag::new(refused.origin), refused.detail)).collect(),
         credit: welcome.credit_bytes,
+        unpacks: welcome.capabilities.iter().any(|capability| capability == ZSTD),
         snapshot: welcome.snapshot.map(|request| SeedTerms {
             now: request.now,
             origins: request.origins.into_iter().map(OriginTag::new).collect(),

@@ -8,6 +8,7 @@ use tidewire_core::causal::OriginMarks;
 use tidewire_core::feed::Cursor;
 use tidewire_core::id::{Hlc, Offset, OriginTag, PartitionId};
 use tidewire_core::record::Block;
+use tokio::time::Instant;
 
 /// A page that was sent.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Sent {
     pub(crate) cursor_after: Cursor,
     /// The HLC of its first record.
     pub(crate) first_hlc: Hlc,
+    /// When it left.
+    pub(crate) at: Instant,
 }
 
 /// What the peer covers of each origin that a link carries.
@@ -36,12 +39,14 @@ pub(crate) struct Ledger {
     bytes: u64,
     peer: Covered,
     durable: Cursor,
+    /// When the page left that became durable last.
+    settled: Option<Instant>,
 }
 
 impl Ledger {
     /// Nothing in flight to a peer that covers `peer`, which is everything before `durable`.
     pub(crate) fn new(peer: Covered, durable: Cursor) -> Self {
-        Self { sent: VecDeque::new(), bytes: 0, peer, durable }
+        Self { sent: VecDeque::new(), bytes: 0, peer, durable, settled: None }
     }
 
     /// Notes a page that is sent now.
@@ -75,7 +80,7 @@ impl Ledger {
     }
 
     fn settle(&mut self) {
-        let Self { sent, bytes, peer, durable } = self;
+        let Self { sent, bytes, peer, durable, settled } = self;
         let covered = |page: &Sent| {
             let peer = peer.get(&page.origin);
             peer.is_some_and(|peer| {
@@ -84,6 +89,7 @@ impl Ledger {
         };
         while let Some(page) = sent.front().filter(|page| covered(page)) {
             *durable = page.cursor_after;
+            *settled = Some(page.at);
             *bytes -= page.bytes;
             sent.pop_front();
         }
@@ -92,6 +98,11 @@ impl Ledger {
     /// Everything before this is durable at the peer, or of no interest to it.
     pub(crate) fn durable(&self) -> Cursor {
         self.durable
+    }
+
+    /// When the page left that has become durable since this was last asked, if one has.
+    pub(crate) fn take_settled(&mut self) -> Option<Instant> {
+        self.settled.take()
     }
 
     /// What the peer covers.
@@ -168,6 +179,7 @@ mod tests {
                     through: vec![(PartitionId::new(partition), Offset::new(ends[index]))],
                     cursor_after: at(lsn),
                     first_hlc: Hlc::new(lsn),
+                    at: Instant::now(),
                 });
                 pages.push((index, ends[index], lsn));
                 if passes {
@@ -207,6 +219,7 @@ mod tests {
             through,
             cursor_after: at(7),
             first_hlc: Hlc::ZERO,
+            at: Instant::now(),
         });
         assert_eq!((ledger.durable(), ledger.is_empty()), (at(7), true));
     }
@@ -217,8 +230,16 @@ mod tests {
         let mut ledger = Ledger::new([(ORIGIN, marks([0; 3])), (other, marks([0; 3]))].into(), at(0));
         for (lsn, origin) in [(1, ORIGIN), (2, other), (3, ORIGIN)] {
             let through = vec![(PartitionId::new(0), Offset::new(lsn))];
-            let (small, first_hlc) = (true, Hlc::new(lsn));
-            ledger.push(Sent { origin, bytes: 1, small, through, cursor_after: at(lsn), first_hlc });
+            let (small, first_hlc, left) = (true, Hlc::new(lsn), Instant::now());
+            ledger.push(Sent {
+                origin,
+                bytes: 1,
+                small,
+                through,
+                cursor_after: at(lsn),
+                first_hlc,
+                at: left,
+            });
         }
         ledger.advance(ORIGIN, &marks([3, 0, 0]));
         assert_eq!((ledger.durable(), ledger.bytes()), (at(1), 2), "the second page is not covered");

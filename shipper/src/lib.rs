@@ -51,12 +51,15 @@
 //! ```
 
 mod error;
+mod flow;
 mod handle;
 mod handshake;
 mod ledger;
 mod metrics;
 mod outbox;
+mod packing;
 mod promises;
+mod rate;
 mod route;
 mod seeding;
 mod session;
@@ -69,6 +72,8 @@ mod window;
 pub use error::ShipError;
 pub use handle::{ShipperHandle, spawn};
 pub use metrics::ShipperMetrics;
+pub use packing::Compression;
+pub use rate::RateLimit;
 pub use settings::Settings;
 pub use sink::{Hold, Shipper, ShipperConfig};
 pub use status::{Lag, ShipperState, ShipperStatus};

@@ -15,6 +15,9 @@ pub struct ShipperMetrics {
     lag_bytes: Family<Labels, Gauge>,
     lag_seconds: Family<Labels, Gauge>,
     left_out: Family<Labels, Gauge>,
+    sent: Family<Labels, Counter>,
+    paused: Family<Labels, Gauge>,
+    limited: Family<Labels, Gauge>,
 }
 
 /// The series of one tree and peer.
@@ -27,6 +30,12 @@ pub(crate) struct PeerMetrics {
     pub(crate) lag_seconds: Gauge,
     /// Origins that are to be forwarded and cannot be.
     pub(crate) left_out: Gauge,
+    /// Bytes of pages as they left.
+    pub(crate) sent: Counter,
+    /// 1 while the peer asks for a pause.
+    pub(crate) paused: Gauge,
+    /// 1 while pages wait for their turn under the limit.
+    pub(crate) limited: Gauge,
 }
 
 impl ShipperMetrics {
@@ -51,13 +60,30 @@ impl ShipperMetrics {
                 "tidewire_origins_left_out",
                 "Origins that are to be forwarded to a peer and cannot be; status says why",
             ),
+            sent: metrics.counters(
+                "tidewire_wire_bytes",
+                "Bytes of blocks sent to a peer as they left, packed or not",
+            ),
+            paused: metrics.gauges(
+                "tidewire_link_paused",
+                "1 while the receiving end of a link asks for a pause; status says why",
+            ),
+            limited: metrics.gauges(
+                "tidewire_rate_limited",
+                "1 while pages for a peer wait for the limit that is set for it",
+            ),
         }
     }
 
     /// The series of a tree and a peer, at zero if they are new.
     pub(crate) fn peer(&self, tree: &TreeName, peer: &ClusterId) -> PeerMetrics {
         let labels: Labels = vec![("tree", tree.to_string()), ("peer", peer.to_string())];
+        let mut directed = labels.clone();
+        directed.push(("direction", "send".to_owned()));
         PeerMetrics {
+            sent: self.sent.get_or_create(&labels).clone(),
+            paused: self.paused.get_or_create(&directed).clone(),
+            limited: self.limited.get_or_create(&labels).clone(),
             records: self.records.get_or_create(&labels).clone(),
             bytes: self.bytes.get_or_create(&labels).clone(),
             lag_entries: self.lag_entries.get_or_create(&labels).clone(),

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidewire_core::causal::OriginMarks;
 use tidewire_core::error::LinkError;
 use tidewire_core::feed::{Cursor, Resolved};
-use tidewire_core::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId, SessionNumber};
+use tidewire_core::id::{
+    ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PageId, PartitionId, SessionNumber,
+};
 use tidewire_core::record::{Block, FramedBlock, Group};
 use tidewire_core::transport::marks::{decode_origin, decode_vector, encode_offsets};
 use tidewire_core::transport::pages::{PageGroup, split};
@@ -18,6 +20,7 @@ use tidewire_core::tree::{Standing, TreeIdentity};
 use tokio::time::Instant;
 
 use crate::error::ShipError;
+use crate::flow::Flow;
 use crate::handshake::{Welcomed, check_incarnation};
 use crate::ledger::{Ledger, Sent};
 use crate::promises::{Promise, Promises};
@@ -32,6 +35,8 @@ pub(crate) struct Outgoing {
     pub(crate) frames: Vec<Frame>,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
+    /// Bytes of its pages as they leave, packed or not.
+    pub(crate) sent: u64,
 }
 
 /// Where a session stands with one origin.
@@ -50,6 +55,7 @@ pub(crate) struct Session {
     me: TreeIdentity,
     settings: Settings,
     window: Window,
+    flow: Flow,
     ledger: Ledger,
     /// The origins that are carried.
     lines: BTreeMap<OriginTag, Line>,
@@ -94,6 +100,7 @@ impl Session {
         Self {
             number: welcomed.session,
             window: Window::new(&settings, welcomed.credit),
+            flow: Flow::new(&settings, welcomed.unpacks, welcomed.credit, now),
             lines: route.carried.iter().map(|(origin, marks)| (*origin, line(marks))).collect(),
             omitted: route.omitted,
             forwards: route.forwards,
@@ -217,20 +224,24 @@ impl Session {
         if !time || !self.window.lets(bytes, self.ledger.bytes()) {
             return None;
         }
+        if !self.flow.may_leave(bytes, now) {
+            return None;
+        }
         if self.ledger.is_empty() {
             self.heard_at = now;
         }
         let pages = self.wave.take().expect("it was seen a moment ago").into_pages();
-        let mut out = Outgoing { frames: Vec::new(), records: 0, bytes: 0 };
+        let mut out = Outgoing { frames: Vec::new(), records: 0, bytes: 0, sent: 0 };
         let small = self.window.is_small(bytes);
         let last = pages.len() - 1;
         for (index, open) in pages.into_iter().enumerate() {
-            self.send(open, small && index == last, &mut out);
+            self.send(open, small && index == last, now, &mut out);
         }
+        self.flow.left(out.sent);
         Some(out)
     }
 
-    fn send(&mut self, mut open: OpenPage, small: bool, out: &mut Outgoing) {
+    fn send(&mut self, mut open: OpenPage, small: bool, at: Instant, out: &mut Outgoing) {
         let (origin, cursor_after) = (open.origin, open.cursor_after);
         let Some(incarnation) = self.lines.get(&origin).map(|line| line.incarnation) else { return };
         if !open.leave_out(|block| !self.ledger.lacks(block)) {
@@ -240,10 +251,13 @@ impl Session {
         let (bytes, first_hlc) = (open.bytes(), open.first_hlc());
         let page = open.into_page(self.next_page, incarnation);
         self.next_page = self.next_page.next();
-        out.frames.extend(split(&page).into_iter().map(|part| self.frame(Body::Page(part))));
+        let mut parts = split(&page);
+        out.sent += self.flow.pack(&mut parts, bytes);
+        parts.last_mut().into_iter().for_each(|last| self.flow.tell(origin, last));
+        out.frames.extend(parts.into_iter().map(|part| self.frame(Body::Page(part))));
         out.records += page.records();
         out.bytes += bytes;
-        self.ledger.push(Sent { origin, bytes, small, through: page.through, cursor_after, first_hlc });
+        self.ledger.push(Sent { origin, bytes, small, through: page.through, cursor_after, first_hlc, at });
     }
 
     /// The heartbeats that are due, if every page before them has been given out.
@@ -255,7 +269,8 @@ impl Session {
         due.into_iter().map(|(origin, promise)| self.heartbeat(origin, &promise)).collect()
     }
 
-    fn heartbeat(&self, origin: OriginTag, promise: &Promise) -> Frame {
+    fn heartbeat(&mut self, origin: OriginTag, promise: &Promise) -> Frame {
+        let canary = origin == self.me.origin() && self.flow.take_canary();
         let tails: Vec<_> = promise.tails.iter().map(|(partition, mark)| (partition, mark.next)).collect();
         self.frame(Body::Heartbeat(wire::Heartbeat {
             origin: origin.get(),
@@ -263,6 +278,7 @@ impl Session {
             closed: promise.closed.get(),
             tails: encode_offsets(&tails),
             tail_bytes: self.tail_bytes,
+            canary,
         }))
     }
 
@@ -290,9 +306,14 @@ impl Session {
         }
     }
 
-    fn acknowledge(&mut self, ack: wire::Ack, now: Instant) -> Result<(), ShipError> {
+    /// How far the log was taken over.
+    pub(crate) fn at(&self) -> Lsn {
+        self.at.lsn
+    }
+
+    fn acknowledge(&mut self, mut ack: wire::Ack, now: Instant) -> Result<(), ShipError> {
         let link = |error: LinkError| ShipError::Link { peer: self.peer.clone(), error };
-        let before = self.ledger.durable();
+        let (before, before_bytes) = (self.ledger.durable(), self.ledger.bytes());
         for said in &ack.watermarks {
             let Some(line) = self.lines.get(&OriginTag::new(said.origin)) else { continue };
             let (origin, marks) = decode_origin(said, self.me.partitions).map_err(link)?;
@@ -312,6 +333,9 @@ impl Session {
         }
         self.heard_at = now;
         self.held = ack.held_bytes;
+        let took = self.ledger.take_settled().map(|left| now.duration_since(left));
+        let (in_flight, next) = (self.ledger.bytes(), self.wave.as_ref().map_or(0, Wave::bytes));
+        self.flow.hear(&mut ack, next > 0 && self.window.is_full(next, before_bytes), in_flight, took);
         self.window.grant(ack.credit_bytes);
         match ack.refused {
             Some(wire::PageRefusal { kind, detail, .. }) => {
@@ -324,7 +348,7 @@ impl Session {
     /// When [`on_time`](Self::on_time) has something to say.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let waiting = (self.has_backlog() && !self.waits).then(|| self.moved_at + self.settings.ack_timeout);
-        [waiting, self.silent_at()].into_iter().flatten().min()
+        [waiting, self.silent_at(), self.flow.turn_at()].into_iter().flatten().min()
     }
 
     /// When the peer's silence is taken for death. What it holds back for the sake of others' writes it may hold long.
@@ -344,6 +368,7 @@ impl Session {
                 silence: now.duration_since(self.heard_at),
             });
         }
+        self.flow.on_time(now);
         self.waits = self.has_backlog() && now.duration_since(self.moved_at) >= self.settings.ack_timeout;
         Ok(())
     }
@@ -351,8 +376,9 @@ impl Session {
     /// Why nothing has become durable for long, if that is so.
     pub(crate) fn waits(&self) -> Option<String> {
         let (peer, bytes, held) = (&self.peer, self.ledger.bytes(), self.held);
-        if !self.waits {
-            return None;
+        let paused = self.flow.paused(peer);
+        if paused.is_some() || !self.waits {
+            return paused;
         }
         Some(if held > 0 {
             format!("{peer} holds {held} bytes back until writes of other clusters have reached it")
@@ -362,6 +388,11 @@ impl Session {
             let timeout = self.settings.ack_timeout.as_secs();
             format!("{peer} has acknowledged nothing for {timeout} s or more, {bytes} bytes are on their way")
         })
+    }
+
+    /// What is known of the flow on the link.
+    pub(crate) fn flow(&mut self) -> &mut Flow {
+        &mut self.flow
     }
 
     /// The durable position, if it has moved since it was last asked for.

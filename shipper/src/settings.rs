@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use tidewire_core::sink::PumpSettings;
 
+use crate::packing::Compression;
+use crate::rate::RateLimit;
+
 /// How one shipper goes about its work. The defaults suit links from a local network to another continent.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -24,6 +27,12 @@ pub struct Settings {
     /// Without any acknowledgement for this long while pages are in flight, the link is given up. More than the largest
     /// group takes on the slowest link. Default 30 s.
     pub silence_timeout: Duration,
+    /// Whether pages are packed. Default: while the link is slow.
+    pub compression: Compression,
+    /// How fast pages may leave, shared by all links to the peer. Default: as fast as can be.
+    pub rate: Option<RateLimit>,
+    /// How often the peer is asked to measure the way of a promise. Default: never.
+    pub canary: Option<Duration>,
     /// Of the pump. What the settings or another state of the peer must cure is tried again every 30 s.
     pub pump: PumpSettings,
 }
@@ -38,6 +47,9 @@ impl Default for Settings {
             welcome_timeout: Duration::from_secs(5),
             ack_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(30),
+            compression: Compression::default(),
+            rate: None,
+            canary: None,
             pump: PumpSettings { halted_retry: Some(Duration::from_secs(30)), ..PumpSettings::default() },
         }
     }

@@ -17,6 +17,7 @@ use crate::error::ShipError;
 use crate::handshake::{self, Welcomed};
 use crate::metrics::{PeerMetrics, ShipperMetrics};
 use crate::outbox::Outbox;
+use crate::packing::Compression;
 use crate::route::{Route, held_of};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -136,7 +137,9 @@ impl Shipper {
         let link_error = |error: LinkError| ShipError::Link { peer: peer.clone(), error };
         let mut link = self.config.transport.dial(&self.config.peer).await.map_err(link_error)?;
         let forwarded = self.forwarded(log);
-        let hello = handshake::hello(&me, self.config.boot, &(self.config.known_clusters)(), &forwarded);
+        let packs = self.config.settings.compression != Compression::None;
+        let hello =
+            handshake::hello(&me, self.config.boot, &(self.config.known_clusters)(), &forwarded, packs);
         let Settings { welcome_timeout, .. } = self.config.settings;
         let answer = timeout(welcome_timeout, async {
             link.sender.send(hello).await?;
@@ -218,10 +221,12 @@ impl Shipper {
         while let Some(wave) = live.session.next_wave(Instant::now()) {
             self.metrics.records.inc_by(wave.records);
             self.metrics.bytes.inc_by(wave.bytes);
+            self.metrics.sent.inc_by(wave.sent);
             wave.frames.into_iter().for_each(|frame| live.outbox.push(frame));
             may_promise = true;
         }
         if may_promise {
+            live.session.flow().on_time(Instant::now());
             live.session.next_heartbeats().into_iter().for_each(|frame| live.outbox.push(frame));
         }
     }
@@ -236,8 +241,14 @@ impl Shipper {
             return Ok(());
         }
         self.stand_at = now + self.config.settings.pump.idle_first;
-        let outlook = self.live()?.log.clone().outlook().await;
-        let stood = self.live()?.session.stand(outlook);
+        let log = self.live()?.log.clone();
+        let outlook = log.outlook().await;
+        let session = &mut self.live()?.session;
+        let to_come = log.bytes_after(session.at());
+        let mut ends = outlook.progress.watermarks.clone();
+        ends.insert(log.identity().origin(), log.tails());
+        session.flow().look(&ends, to_come);
+        let stood = session.stand(outlook);
         stood.map_err(|error| self.say_again(error))
     }
 
@@ -247,8 +258,11 @@ impl Shipper {
         error.into()
     }
 
-    fn show(&self) {
-        if let Some(Live { session, .. }) = &self.live {
+    fn show(&mut self) {
+        if let Some(Live { session, .. }) = &mut self.live {
+            let paused = session.flow().paused(&self.config.peer.peer).is_some();
+            let limited = session.flow().limited(Instant::now());
+            self.board.flows(paused, limited);
             let ledger = session.ledger();
             self.board.moved(ledger.peer(), ledger.durable(), session.oldest(), session.waits());
         }

@@ -84,6 +84,8 @@ struct Now {
     peer: Option<Covered>,
     /// What the link has to leave out.
     left_out: Option<String>,
+    /// The limit that pages wait for.
+    limited: Option<String>,
     acked: Option<Cursor>,
     last_ack: Option<Instant>,
     sessions: u64,
@@ -110,6 +112,7 @@ impl StatusBoard {
             reason: None,
             peer: None,
             left_out: None,
+            limited: None,
             acked: checkpoint,
             last_ack: None,
             sessions: 0,
@@ -125,6 +128,13 @@ impl StatusBoard {
         (now.state, now.reason) = (ShipperState::Streaming, None);
         (now.peer, now.acked) = (Some(peer), Some(cursor));
         now.sessions += 1;
+    }
+
+    /// How the link flows: whether the peer asks for a pause, and the limit that pages wait for.
+    pub(crate) fn flows(&self, paused: bool, limited: Option<String>) {
+        self.metrics.paused.set(i64::from(paused));
+        self.metrics.limited.set(i64::from(limited.is_some()));
+        self.now.lock().limited = limited;
     }
 
     /// The session has moved.
@@ -160,6 +170,7 @@ impl StatusBoard {
             let mut now = self.now.lock();
             (now.state, now.reason) = (error.state(), Some(error.to_string()));
         }
+        self.flows(false, None);
         self.read();
     }
 
@@ -199,7 +210,7 @@ impl StatusBoard {
         let caught_up = now.state == ShipperState::Streaming && entries == 0;
         ShipperStatus {
             state: if caught_up { ShipperState::CaughtUp } else { now.state },
-            reason: now.reason.clone().or_else(|| now.left_out.clone()),
+            reason: now.reason.clone().or_else(|| now.left_out.clone()).or_else(|| now.limited.clone()),
             lag,
             last_ack: now.last_ack.map(|at| at.elapsed()),
             sessions: now.sessions,

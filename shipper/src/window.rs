@@ -17,7 +17,10 @@ impl Window {
         Self {
             own: settings.window_bytes,
             credit,
-            page: settings.page_bytes,
+            page: settings
+                .rate
+                .as_ref()
+                .map_or(settings.page_bytes, |rate| settings.page_bytes.min(rate.page_bytes())),
             small_page: settings.small_page_bytes,
             small_pages: settings.small_pages,
         }
@@ -48,6 +51,11 @@ impl Window {
     pub(crate) fn lets(&self, page: u64, in_flight: u64) -> bool {
         let allowed = self.own.min(self.credit);
         if in_flight == 0 { self.credit > 0 } else { in_flight.saturating_add(page) <= allowed }
+    }
+
+    /// Whether it is the own bound that keeps a page of that size, not the peer's credit.
+    pub(crate) fn is_full(&self, page: u64, in_flight: u64) -> bool {
+        in_flight > 0 && in_flight.saturating_add(page) > self.own && self.own <= self.credit
     }
 
     /// Whether it is better to send the open page now than to fill it.

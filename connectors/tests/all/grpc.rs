@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidewire_connectors::transports::grpc::{CLOSE_GRACE, GrpcConfig, GrpcTransport};
+use tidewire_connectors::transports::grpc::{CLOSE_GRACE, GrpcConfig, GrpcTransport, MAX_STREAMS};
 use tidewire_core::error::LinkErrorKind;
 use tidewire_core::id::ClusterId;
 use tidewire_core::transport::conformance::{self, Sides};
@@ -188,6 +188,88 @@ async fn a_dead_peer_is_noticed_on_both_sides() {
     let (left, right) = timeout(Duration::from_secs(30), noticed).await.unwrap();
     assert!(!matches!(left, Ok(Some(_))) && !matches!(right, Ok(Some(_))));
     println!("noticed after {:?}: {left:?} and {right:?}", start.elapsed());
+}
+
+/// A link of a transport that is kept, answered by the far side.
+async fn answered(transport: &GrpcTransport, listener: &mut dyn Listener) -> (Link, Link) {
+    let mut mine = transport.dial(&target(&listener.address())).await.unwrap();
+    mine.sender.send(hello()).await.unwrap();
+    let mut theirs = listener.accept().await.unwrap();
+    theirs.receiver.receive().await.unwrap();
+    theirs.sender.send(page(1, Bytes::from_static(b"welcome"))).await.unwrap();
+    mine.receiver.receive().await.unwrap();
+    (mine, theirs)
+}
+
+#[tokio::test]
+async fn links_to_one_url_share_a_connection_until_it_is_full_and_the_last_closes_it() {
+    let _shared = PROCESS.read().await;
+    let (transport, mut listener) = (transport(), transport().listen().await.unwrap());
+    let mut links = Vec::new();
+    for count in 1..=MAX_STREAMS as usize + 1 {
+        links.push(answered(&transport, &mut *listener).await);
+        assert_eq!(transport.connections(), count.div_ceil(MAX_STREAMS as usize), "{count} links");
+    }
+    drop(links);
+    timeout(Duration::from_secs(5), async {
+        while transport.connections() > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("no connection without a link");
+    answered(&transport, &mut *listener).await;
+}
+
+#[tokio::test]
+async fn trees_that_are_not_read_hold_back_no_other_on_their_connection() {
+    let _shared = PROCESS.read().await;
+    let (transport, mut listener) = (transport(), transport().listen().await.unwrap());
+    let mut paused = Vec::new();
+    for _ in 1..MAX_STREAMS {
+        let (mut mine, theirs) = answered(&transport, &mut *listener).await;
+        let block = Bytes::from(vec![7; 512 * 1024]);
+        // Until nothing more gets in: the windows of the stream are full.
+        while timeout(Duration::from_millis(100), mine.sender.send(page(1, block.clone()))).await.is_ok() {}
+        paused.push((mine, theirs));
+    }
+    let (mut mine, mut theirs) = answered(&transport, &mut *listener).await;
+    assert_eq!(transport.connections(), 1);
+    for number in 1..100 {
+        let block = Bytes::from(vec![9; 256 * 1024]);
+        let sent = async { mine.sender.send(page(number, block)).await.unwrap() };
+        let came = async { theirs.receiver.receive().await.unwrap().unwrap().session };
+        let (_, came) =
+            timeout(Duration::from_secs(5), async { tokio::join!(sent, came) }).await.expect("it flows");
+        assert_eq!(came, number);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_tree_gets_its_turn_beside_one_that_drains_a_backlog() {
+    let _shared = PROCESS.read().await;
+    let (transport, mut listener) = (transport(), transport().listen().await.unwrap());
+    let (mut backlog, mut sink) = answered(&transport, &mut *listener).await;
+    let (mut live, mut heard) = answered(&transport, &mut *listener).await;
+    assert_eq!(transport.connections(), 1);
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move {
+        let block = Bytes::from(vec![7; 256 * 1024]);
+        while backlog.sender.send(page(1, block.clone())).await.is_ok() {}
+    });
+    tasks.spawn(async move { while let Ok(Some(_)) = sink.receiver.receive().await {} });
+    let mut behind = Vec::new();
+    for number in 0..50 {
+        let start = Instant::now();
+        live.sender.send(page(number, Bytes::from_static(b"live"))).await.unwrap();
+        timeout(Duration::from_secs(5), heard.receiver.receive()).await.expect("its turn comes").unwrap();
+        behind.push(start.elapsed());
+        sleep(Duration::from_millis(2)).await;
+    }
+    behind.sort();
+    // The far side reads hundreds of megabytes a second meanwhile: behind even one full window it would be more.
+    assert!(behind[25] < Duration::from_millis(50), "{behind:?}");
+    tasks.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,13 +4,17 @@
 //! parts, sizes, origins and ranges are checked before a page comes out. Records are not looked at here.
 
 use super::marks::{decode_offsets, encode_offsets, violation};
+use super::packing::unpack;
 use super::wire;
 use crate::error::LinkError;
 use crate::id::{Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId};
+use crate::limits::MAX_RECORD_BYTES_CEILING;
 use crate::record::Block;
 
 /// Bytes of blocks that one part aims at. A larger block travels in a part of its own.
 pub const PART_BYTES: usize = 256 * 1024;
+/// What a packed part unpacks to, at most: the largest record, in its block.
+const PACKED_MOST_BYTES: usize = MAX_RECORD_BYTES_CEILING + 64 * 1024;
 /// What a block costs beside its bytes, counted against the bound of an [`Assembler`].
 const BLOCK_OVERHEAD: usize = 64;
 
@@ -112,6 +116,8 @@ struct Partial {
 pub struct Assembler {
     partitions: u16,
     most_bytes: usize,
+    /// Whether parts may come packed.
+    unpacks: bool,
     next: PageId,
     partial: Option<Partial>,
 }
@@ -125,7 +131,13 @@ impl std::fmt::Debug for Assembler {
 impl Assembler {
     /// For a session about a tree of that many partitions. A page of more than `most_bytes` is refused.
     pub fn new(partitions: u16, most_bytes: usize) -> Self {
-        Self { partitions, most_bytes, next: PageId::new(1), partial: None }
+        Self { partitions, most_bytes, unpacks: false, next: PageId::new(1), partial: None }
+    }
+
+    /// Takes packed parts too: the session has the capability.
+    #[must_use]
+    pub fn unpacking(self, unpacks: bool) -> Self {
+        Self { unpacks, ..self }
     }
 
     /// Bytes that wait for the rest of their page.
@@ -142,7 +154,13 @@ impl Assembler {
     ///
     /// # Errors
     /// `Protocol` when the part is not the one that must come now, or says what cannot be.
-    pub fn push(&mut self, part: wire::Page) -> Result<Option<Page>, LinkError> {
+    pub fn push(&mut self, mut part: wire::Page) -> Result<Option<Page>, LinkError> {
+        if !part.packed.is_empty() {
+            if !self.unpacks || !part.groups.is_empty() {
+                return Err(violation(format!("page {} is packed, which was not agreed", part.page_id)));
+            }
+            part.groups = unpack(&std::mem::take(&mut part.packed), self.most_bytes.min(PACKED_MOST_BYTES))?;
+        }
         let mut partial = match self.partial.take() {
             Some(partial) => partial,
             None => self.begin(&part)?,

@@ -154,6 +154,10 @@ impl ApplyTarget for MemTarget {
         (ahead > accepted).then_some(ahead)
     }
 
+    fn wall_millis(&self) -> Option<u64> {
+        self.state.lock().wall.map(|(millis, _)| millis)
+    }
+
     async fn enroll(&self, origin: &ClusterId, incarnation: Incarnation) -> Result<(), Error> {
         let mut state = self.state.lock();
         let known = state.known.entry(origin.tag()).or_insert_with(|| (origin.clone(), incarnation));

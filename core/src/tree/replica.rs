@@ -34,6 +34,10 @@ impl ApplyTarget for Tree {
         self.0.clock.excess_skew(remote)
     }
 
+    fn wall_millis(&self) -> Option<u64> {
+        Some(self.0.clock.wall_millis())
+    }
+
     async fn enroll(&self, origin: &ClusterId, incarnation: Incarnation) -> Result<(), Error> {
         let manifest = self.0.storage.manifest();
         match manifest.origins.get(&origin.tag()) {

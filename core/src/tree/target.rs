@@ -43,6 +43,11 @@ pub trait ApplyTarget: Send + Sync + 'static {
     /// How far a remote HLC is ahead of the wall clock here, if that is more than is accepted.
     fn excess_skew(&self, remote: Hlc) -> Option<Duration>;
 
+    /// This cluster's wall clock in milliseconds, if it has one.
+    fn wall_millis(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes an origin known before its first group is applied; durable when it returns. Repeating it is harmless.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy does not see as such")]
 
+mod flow;
 mod peer;
 mod refused;
 mod rig;

@@ -29,6 +29,10 @@ pub(crate) struct Conn {
     pub(crate) pages: Vec<Page>,
     pub(crate) heartbeats: Vec<wire::Heartbeat>,
     pub(crate) goodbye: Option<String>,
+    /// What pages said that there is beyond them.
+    pub(crate) beyond: Vec<(Vec<wire::PartitionMark>, u64)>,
+    /// Bytes of packed groups that came.
+    pub(crate) packed: u64,
 }
 
 impl Peer {
@@ -46,9 +50,19 @@ impl Peer {
             panic!("the first frame is a hello, without a session");
         };
         self.sessions += 1;
-        let assembler = Assembler::new(PARTITIONS, usize::MAX);
+        let assembler = Assembler::new(PARTITIONS, usize::MAX).unpacking(true);
         let (pages, heartbeats) = Default::default();
-        Conn { link, number: self.sessions, assembler, hello, pages, heartbeats, goodbye: None }
+        Conn {
+            link,
+            number: self.sessions,
+            assembler,
+            hello,
+            pages,
+            heartbeats,
+            goodbye: None,
+            packed: 0,
+            beyond: Vec::new(),
+        }
     }
 
     /// What it says in a welcome.
@@ -108,7 +122,13 @@ impl Conn {
         let Ok(Some(frame)) = self.link.receiver.receive().await else { return false };
         assert_eq!(frame.session, self.number);
         match frame.body {
-            Some(Body::Page(part)) => self.pages.extend(self.assembler.push(part).unwrap()),
+            Some(Body::Page(part)) => {
+                self.packed += part.packed.len() as u64;
+                if !part.tails.is_empty() {
+                    self.beyond.push((part.tails.clone(), part.tail_bytes));
+                }
+                self.pages.extend(self.assembler.push(part).unwrap());
+            }
             Some(Body::Heartbeat(heartbeat)) => {
                 assert!(!self.assembler.is_midway(), "nothing comes between the parts of a page");
                 self.heartbeats.push(heartbeat);
@@ -138,8 +158,13 @@ impl Conn {
 
     /// What the pages so far cover.
     pub(crate) fn covered(&self) -> OriginMarks {
+        Self::covered_by(&self.pages)
+    }
+
+    /// What some pages cover.
+    pub(crate) fn covered_by(pages: &[Page]) -> OriginMarks {
         let mut covered = OriginMarks::new(me().incarnation, PARTITIONS);
-        for (partition, end) in self.pages.iter().flat_map(|page| &page.through) {
+        for (partition, end) in pages.iter().flat_map(|page| &page.through) {
             covered.advance(*partition, *end, Hlc::ZERO);
         }
         covered

@@ -34,7 +34,7 @@ async fn hello_says_who_calls_about_what_and_nothing_of_positions() {
         partitions: 4,
         merge_mode: "lww".into(),
         known_clusters: vec!["a".into(), "b".into(), "c".into()],
-        capabilities: vec![],
+        capabilities: vec!["zstd".into()],
         forwarded: vec![],
     };
     assert_eq!(hello, expected);

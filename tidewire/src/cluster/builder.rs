@@ -19,6 +19,7 @@ use tidewire_core::wal::{CommitRunner, WalMetrics};
 use tokio::time::Instant;
 
 use super::directory::{Directory, pin_cluster};
+use super::flows::{Flows, Freshness};
 use super::handle::{Cluster, Inner, Meta};
 use super::links::Links;
 use super::sinks::Sinks;
@@ -134,11 +135,12 @@ impl ClusterBuilder {
         };
         let boot = BootId::new(random.id());
         let sinks = Sinks::new(meta.store(), boot, wall.clone(), &metrics);
-        let links = Links::new(&id, boot, meta.store(), transport, wall, &metrics);
+        let links = Links::new(&id, boot, meta.store(), transport, wall, &metrics, Flows::new(&config.trees));
         let inner = Inner {
             wal_metrics: WalMetrics::new(&metrics),
             tree_metrics: TreeMetrics::new(&metrics),
             buffers: BufferMetrics::new(&metrics),
+            freshness: Freshness::new(&metrics),
             config: Mutex::new(Arc::new(config)),
             reloading: tokio::sync::Mutex::default(),
             id,

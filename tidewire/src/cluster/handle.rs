@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::builder::ClusterBuilder;
 use super::directory::Directory;
+use super::flows::Freshness;
 use super::links::Links;
 use super::sinks::Sinks;
 use crate::config::{self, ClusterConfig};
@@ -70,6 +71,7 @@ pub(super) struct Inner {
     pub(super) runner: CommitRunner,
     pub(super) metrics: Metrics,
     pub(super) buffers: BufferMetrics,
+    pub(super) freshness: Freshness,
     pub(super) wal_metrics: WalMetrics,
     pub(super) tree_metrics: TreeMetrics,
     pub(super) trees: DashMap<String, Tree>,
@@ -175,6 +177,7 @@ impl Cluster {
         for tree in self.trees() {
             tree.size();
             tree.show_buffers(&self.0.buffers);
+            self.0.freshness.show(&tree, self.0.clock.wall_millis());
         }
         self.0.links.show_buffers(&self.0.buffers);
         self.0.sinks.show_buffers(&self.0.buffers);

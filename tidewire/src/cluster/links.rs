@@ -23,6 +23,7 @@ use tidewire_shipper::{ShipperConfig, ShipperHandle, ShipperMetrics, ShipperStat
 
 use super::collecting::window;
 use super::consumers::{flush, hold, keep_collected, keep_cursors};
+use super::flows::Flows;
 use super::membership::{Roll, exchanges};
 use crate::config::Peer;
 
@@ -85,6 +86,7 @@ pub(super) struct Links {
     pub(super) wall: Arc<dyn WallClock>,
     shipper_metrics: ShipperMetrics,
     applier_metrics: ApplierMetrics,
+    flows: Flows,
     server: Mutex<Option<Server>>,
     pub(super) state: Mutex<State>,
     /// One change of the peers at a time.
@@ -100,6 +102,7 @@ impl Links {
         transport: Option<Arc<dyn Transport>>,
         wall: Arc<dyn WallClock>,
         metrics: &Metrics,
+        flows: Flows,
     ) -> Self {
         Self {
             id: id.clone(),
@@ -109,6 +112,7 @@ impl Links {
             wall,
             shipper_metrics: ShipperMetrics::new(metrics),
             applier_metrics: ApplierMetrics::new(metrics),
+            flows,
             server: Mutex::default(),
             state: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
@@ -203,7 +207,7 @@ impl Links {
                 boot: self.boot,
                 known_clusters: Arc::new(move || names.lock().iter().chain([&me]).cloned().collect()),
                 transport: transport.clone(),
-                settings: tidewire_shipper::Settings::default(),
+                settings: self.flows.settings(&place.0, &missing.settings, &place.1),
                 wall: self.wall.clone(),
                 metrics: self.shipper_metrics.clone(),
             };

@@ -10,6 +10,7 @@ mod collecting;
 mod consumers;
 mod directory;
 mod feeding;
+mod flows;
 mod handle;
 mod health;
 mod link_status;

@@ -5,9 +5,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidewire_core::limits::{DEFAULT_PARTITIONS, Limits};
+use tidewire_shipper::Compression;
 
 use super::{ByteSize, HumanDuration};
 
@@ -208,6 +210,9 @@ pub struct TreeConfig {
     /// Key prefixes that this cluster wants to hold; empty: all.
     #[serde(default)]
     pub interest: Vec<String>,
+    /// How often peers are asked to measure how long the way to them is, also while nothing is written; zero: never.
+    #[serde(default = "TreeConfig::default_canary")]
+    pub canary: HumanDuration,
 }
 
 impl TreeConfig {
@@ -219,7 +224,12 @@ impl TreeConfig {
             merge: Merge::default(),
             consistency: Consistency::default(),
             interest: Vec::new(),
+            canary: Self::default_canary(),
         }
+    }
+
+    fn default_canary() -> HumanDuration {
+        Duration::ZERO.into()
     }
 
     fn default_partitions() -> u16 {
@@ -245,12 +255,30 @@ pub struct Peer {
     /// Whether writes of other clusters are sent on to it too, as a relay does; never its own.
     #[serde(default)]
     pub forward: bool,
+    /// Bytes of pages a second that are sent to it, over all trees; zero: no limit.
+    #[serde(default = "Peer::default_rate_limit")]
+    pub rate_limit: ByteSize,
+    /// Whether what is sent to it is packed.
+    #[serde(default)]
+    pub compression: Compression,
 }
 
 impl Peer {
     /// A peer with which all trees are exchanged, both ways.
     pub fn new(id: impl Into<String>, url: impl Into<String>) -> Self {
-        Self { id: id.into(), url: Some(url.into()), send: true, trees: Vec::new(), forward: false }
+        Self {
+            id: id.into(),
+            url: Some(url.into()),
+            send: true,
+            trees: Vec::new(),
+            forward: false,
+            rate_limit: Self::default_rate_limit(),
+            compression: Compression::default(),
+        }
+    }
+
+    fn default_rate_limit() -> ByteSize {
+        ByteSize::new(0)
     }
 
     /// The same peer, with writes of other clusters sent on to it, or not.

@@ -1,4 +1,4 @@
-//! The dialling side: one TCP connection and one stream for each link.
+//! The dialling side: a stream for each link, on a TCP connection that links to the same url share.
 
 use tidewire_core::error::{LinkError, LinkErrorKind};
 use tidewire_core::tasks::Tasks;
@@ -14,24 +14,39 @@ use super::codec::FrameCodec;
 use super::config::{
     CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, FRAME_BYTES, HEADER_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
 };
+use super::connections::Connections;
 use super::error::from_status;
 use super::halves::{Out, Side, link};
 
 /// Opens a link to a url like `http://us-east.example:7400`. `lingering` owns what outlives the link for a moment.
-pub(super) async fn dial(url: &str, message_bytes: usize, lingering: &Tasks) -> Result<Link, LinkError> {
-    let channel = connect(check(url)?, url).await?;
+pub(super) async fn dial(
+    url: &str,
+    message_bytes: usize,
+    lingering: &Tasks,
+    connections: &Connections,
+) -> Result<Link, LinkError> {
+    let uri = check(url)?;
+    let seat = connections.seat(url, || connect(uri)).await;
     let (out, frames) = Out::new(|frame| frame);
     let request = Request::new(frames);
-    let mut client =
-        Grpc::new(channel).max_decoding_message_size(message_bytes).max_encoding_message_size(message_bytes);
+    let mut client = Grpc::new(seat.channel())
+        .max_decoding_message_size(message_bytes)
+        .max_encoding_message_size(message_bytes);
     let answer = async {
         client.ready().await.map_err(|error| unreachable(url, &error))?;
         let path = PathAndQuery::from_static(REPLICATE);
         client.streaming(request, path, FrameCodec).await.map_err(|status| from_status(url, &status))
     };
+    // Names are looked up inside, which the connect timeout does not cover.
     let answer = timeout(CONNECT_TIMEOUT, answer).await;
-    let frames = answer.map_err(|_| no_answer(url))??.into_inner();
-    Ok(link(url.to_owned(), out, frames, None, message_bytes, Side::Dialling(lingering.clone())))
+    let frames = match answer.map_err(|_| no_answer(url)).and_then(|answer| answer) {
+        Ok(answer) => answer.into_inner(),
+        Err(error) => {
+            seat.broke();
+            return Err(error);
+        }
+    };
+    Ok(link(url.to_owned(), out, frames, None, message_bytes, Side::Dialling(lingering.clone(), seat)))
 }
 
 /// Refuses what cannot work before anything is tried.
@@ -54,8 +69,9 @@ fn check(url: &str) -> Result<Uri, LinkError> {
     Ok(uri)
 }
 
-async fn connect(uri: Uri, url: &str) -> Result<Channel, LinkError> {
-    let endpoint = Endpoint::from(uri)
+/// A connection, which is made when its first stream is opened.
+fn connect(uri: Uri) -> Channel {
+    Endpoint::from(uri)
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -64,10 +80,8 @@ async fn connect(uri: Uri, url: &str) -> Result<Channel, LinkError> {
         .http2_max_header_list_size(HEADER_BYTES)
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
-        .keep_alive_while_idle(true);
-    // Names are looked up inside, which the connect timeout does not cover.
-    let connected = timeout(CONNECT_TIMEOUT, endpoint.connect()).await;
-    connected.map_err(|_| no_answer(url))?.map_err(|error| unreachable(url, &error))
+        .keep_alive_while_idle(true)
+        .connect_lazy()
 }
 
 fn no_answer(url: &str) -> LinkError {

@@ -8,8 +8,9 @@ use tidewire_core::limits::{Limits, MAX_RECORD_BYTES_CEILING};
 
 /// Unread bytes that a peer may send on one stream: 8 MiB fill 160 MB/s at 50 ms of distance.
 pub const STREAM_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
-/// Unread bytes that a peer may send on one connection: two full streams.
-pub const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// Unread bytes that a peer may send on one connection: all its streams full, so that no tree that is not read holds back
+/// another one.
+pub const CONNECTION_WINDOW_BYTES: u32 = MAX_STREAMS * STREAM_WINDOW_BYTES;
 /// Largest HTTP/2 frame: a quarter of a page part, so that big pages cost few frame headers.
 pub const FRAME_BYTES: u32 = 64 * 1024;
 /// Largest list of headers of one request; gRPC needs a few hundred bytes.

@@ -16,6 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use super::config::CLOSE_GRACE;
+use super::connections::Seat;
 use super::error::from_status;
 use super::strangers::Presence;
 
@@ -45,8 +46,8 @@ impl<T> Out<T> {
 
 /// Which side of the link this is.
 pub(super) enum Side {
-    /// Owns what lingers after a link was closed and dropped.
-    Dialling(Tasks),
+    /// Owns what lingers after a link was closed and dropped; and the link's place on a connection.
+    Dialling(Tasks, Seat),
     /// The connection has a link while this lives.
     Accepting(#[expect(dead_code, reason = "held for what its drop does")] Presence),
 }
@@ -133,13 +134,21 @@ impl LinkReceiver for GrpcReceiver {
             return self.failed.clone().map_or(Ok(None), Err);
         };
         match frames.message().await {
-            Ok(Some(frame)) => Ok(Some(frame)),
+            Ok(Some(frame)) => {
+                if let Side::Dialling(_, seat) = &self.ends.side {
+                    seat.heard();
+                }
+                Ok(Some(frame))
+            }
             Ok(None) => {
                 self.frames = None;
                 Ok(None)
             }
             Err(status) => {
                 self.frames = None;
+                if let Side::Dialling(_, seat) = &self.ends.side {
+                    seat.broke();
+                }
                 let error = from_status(&self.ends.remote, &status);
                 self.failed = Some(error.clone());
                 Err(error)
@@ -153,11 +162,14 @@ impl Drop for GrpcReceiver {
     /// orderly close they get a moment first. (On the accepting side a reset waits for them by itself.)
     fn drop(&mut self) {
         let Some(mut frames) = self.frames.take() else { return };
-        if let Side::Dialling(tasks) = &self.ends.side
+        if let Side::Dialling(tasks, _) = &self.ends.side
             && self.ends.closed.load(Ordering::Relaxed)
             && Handle::try_current().is_ok()
         {
+            let ends = self.ends.clone();
             tasks.spawn("grpc linger", async move {
+                // Keeps the place, and with it the connection.
+                let _ends = ends;
                 let rest = async { while let Ok(Some(_)) = frames.message().await {} };
                 // At the bound the stream is reset; the far side did not read.
                 let _ = timeout(CLOSE_GRACE, rest).await;

@@ -1,8 +1,8 @@
 //! Links over gRPC: the service `tidewire.replication.v1.Replication` on HTTP/2, without TLS yet.
 //!
-//! Every link is a TCP connection of its own with one stream, so a slow tree holds back no other and a broken link costs
-//! only itself; the accepting side also serves peers that put several streams on a connection. Back-pressure is that of
-//! HTTP/2: one frame waits in this process, the rest in flow-control windows of a fixed size. The transport knows nothing of
+//! Links to one url share a TCP connection, a stream each, up to [`MAX_STREAMS`]; they take turns frame by frame, and a
+//! tree that is not read holds back no other, because the window of a connection holds every stream's window full.
+//! Back-pressure is that of HTTP/2: one frame waits in this process, the rest in flow-control windows of a fixed size. The transport knows nothing of
 //! sessions; it looks at one thing only, that the first frame of an accepted stream is a `Hello` and comes in time.
 //!
 //! What a stranger can make this process hold is a constant: [`STRANGER_BYTES`]. What a known peer can is
@@ -11,6 +11,7 @@
 mod client;
 mod codec;
 mod config;
+mod connections;
 mod error;
 mod first_frame;
 mod halves;
@@ -34,6 +35,7 @@ pub use config::{
 pub struct GrpcTransport {
     config: GrpcConfig,
     lingering: Tasks,
+    connections: connections::Connections,
 }
 
 impl GrpcTransport {
@@ -42,14 +44,20 @@ impl GrpcTransport {
     /// # Errors
     /// `Config` when a setting is out of its bounds.
     pub fn new(config: GrpcConfig) -> Result<Self, LinkError> {
-        Ok(Self { config: config.validate()?, lingering: Tasks::new(Threads::Spawn) })
+        let connections = connections::Connections::default();
+        Ok(Self { config: config.validate()?, lingering: Tasks::new(Threads::Spawn), connections })
+    }
+
+    /// How many connections to other clusters are open; links to one share them.
+    pub fn connections(&self) -> usize {
+        self.connections.open()
     }
 }
 
 #[async_trait]
 impl Transport for GrpcTransport {
     async fn dial(&self, target: &DialTarget) -> Result<Link, LinkError> {
-        client::dial(&target.url, self.config.message_bytes(), &self.lingering).await
+        client::dial(&target.url, self.config.message_bytes(), &self.lingering, &self.connections).await
     }
 
     async fn listen(&self) -> Result<Box<dyn Listener>, LinkError> {
