@@ -1,0 +1,24 @@
+//! What this runs on, and where its things are.
+
+use std::path::PathBuf;
+
+/// What it ran on, as far as the system says.
+pub fn machine() -> Vec<String> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo").lines().find_map(|line| {
+        line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned())
+    });
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    vec![
+        format!("{cores} cores, {}", cpu.unwrap_or_else(|| "processor unknown".to_owned())),
+        format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+        format!("load before: {}", read("/proc/loadavg").trim()),
+    ]
+}
+
+/// Where `scripts/kafka mirror-jars` puts what it fetches.
+pub fn kafka_jars(version: &str) -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home).unwrap_or_default();
+    cache.join("tidewire").join(format!("kafka-{version}-mirror")).join("libs")
+}
