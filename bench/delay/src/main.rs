@@ -1,52 +1,19 @@
-//! Holds every packet of an NFQUEUE back for a while and lets it go: a long wire on a kernel without netem.
-//!
-//! `iptables -A INPUT -j NFQUEUE --queue-num 1` on the receiving side brings packets here; on the sending side TCP takes
-//! a packet that waits for one that is lost. Packets leave in the order in which they came. When this ends, the kernel drops
-//! what is in the queue and what comes: nothing passes a wire that is not there.
+//! A long wire on a kernel without netem, and what a bare TCP stream gets through it.
 
-use std::collections::VecDeque;
-use std::io::ErrorKind;
-use std::time::{Duration, Instant};
+mod hold;
+mod stream;
 
-use nfq::{Message, Queue, Verdict};
+use std::time::Duration;
 
-/// Packets that the kernel holds for us, at most; more are lost.
-const PACKETS: u32 = 65_536;
-/// Between two looks while packets wait for their time.
-const LOOK: Duration = Duration::from_micros(300);
-/// Between two looks while there is none.
-const IDLE: Duration = Duration::from_millis(1);
+const USAGE: &str = "hold QUEUE MILLISECONDS | listen ADDRESS | send ADDRESS SECONDS";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [queue, ms] = arguments.as_slice() else {
-        return Err("two arguments are needed: the number of the queue, and milliseconds".into());
-    };
-    let (number, delay) = (queue.parse()?, Duration::from_millis(ms.parse()?));
-    let mut queue = Queue::open()?;
-    queue.bind(number)?;
-    queue.set_queue_max_len(number, PACKETS)?;
-    // Nothing of a packet is looked at.
-    queue.set_copy_range(number, 0)?;
-    queue.set_nonblocking(true);
-    println!("delaying");
-    let mut waiting: VecDeque<(Instant, Message)> = VecDeque::new();
-    loop {
-        loop {
-            match queue.recv() {
-                Ok(message) => waiting.push_back((Instant::now() + delay, message)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // The kernel had more for us than the socket takes: those packets are lost, as on a wire.
-                Err(error) if error.raw_os_error() == Some(105) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        while waiting.front().is_some_and(|(due, _)| *due <= Instant::now()) {
-            if let Some((_, mut message)) = waiting.pop_front() {
-                message.set_verdict(Verdict::Accept);
-                queue.verdict(message)?;
-            }
-        }
-        std::thread::sleep(if waiting.is_empty() { IDLE } else { LOOK });
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["hold", queue, ms] => hold::hold(queue.parse()?, Duration::from_millis(ms.parse()?)),
+        ["listen", address] => stream::listen(address),
+        ["send", address, seconds] => stream::send(address, Duration::from_secs(seconds.parse()?)),
+        _ => Err(USAGE.into()),
     }
 }

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use crate::failure::Outcome;
 
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A client of one server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -22,11 +22,17 @@ pub struct Http {
 }
 
 impl Http {
+    /// Of a server on a port of loopback.
     pub fn new(port: u16) -> Self {
+        Self::at(&format!("127.0.0.1:{port}"))
+    }
+
+    /// Of a server at an address.
+    pub fn at(address: &str) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Self { client, base: format!("http://127.0.0.1:{port}") }
+        Self { client, base: format!("http://{address}") }
     }
 
     /// One request; an answer other than 200 is an error.
@@ -34,12 +40,12 @@ impl Http {
         &self,
         method: Method,
         path: &str,
-        header: Option<(&str, &str)>,
+        headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Outcome<(HeaderMap, Bytes)> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
-        if let Some((name, value)) = header {
-            request = request.header(name, value);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         let request = request.body(Full::new(body.into()))?;
         let answer = tokio::time::timeout(PATIENCE, self.client.request(request)).await??;

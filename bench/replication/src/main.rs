@@ -19,23 +19,27 @@ mod system;
 mod systems;
 #[path = "../../src/engines/tide_site.rs"]
 mod tide_site;
+mod wan;
 mod workload;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Outcome;
 use crate::kind::{Kind, Kit};
 use crate::report::{Report, Section};
 use crate::rounds::Plan;
+use crate::wan::WanArgs;
 
 /// Tidewire's replication beside NATS JetStream, PostgreSQL and MirrorMaker 2.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Step>,
     /// Whom to measure; everybody by default. What is missing on this machine is named and left out
     #[arg(long, value_enum, value_delimiter = ',')]
     systems: Vec<Kind>,
@@ -77,6 +81,13 @@ struct Args {
     markdown: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+enum Step {
+    /// Measures clusters that run already, far from each other: what `scripts/netns` starts
+    #[command(hide = true)]
+    Wan(WanArgs),
+}
+
 impl Args {
     fn plan(&self) -> Plan {
         let seconds = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
@@ -99,7 +110,12 @@ async fn main() -> Outcome<()> {
         biased;
         _ = terminated.recv() => Err("terminated".into()),
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
-        done = run(&args) => done,
+        done = async {
+            match &args.command {
+                Some(Step::Wan(wan)) => wan::run(wan).await,
+                None => run(&args).await,
+            }
+        } => done,
     }
 }
 

@@ -1,19 +1,21 @@
 //! `bench`: figures of this machine, as a table or as JSON. Files lie in the current directory, so that its disk is what is
 //! measured.
 
+mod mesh;
 mod recover;
 mod replicate;
 #[cfg(feature = "kafka")]
 mod sink;
 mod wal;
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::{Value, json};
 use tidewire_core::error::{Error, ErrorKind};
 
-use crate::cli::{Failure, Table};
+use crate::cli::Failure;
 use crate::local::runtime;
 
 /// The arguments of `bench`.
@@ -41,7 +43,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Measurement {
     /// Durable puts per second with 1, 8, 64 and 256 writers
     Wal,
-    /// Entries per second from one cluster to another
+    /// Entries per second from one cluster to another; and between two and three that all write, causal and eventual
     Replicate,
     /// Opening a tree of 1,000,000 entries by replay and by snapshot, and what a snapshot costs the writes beside it
     Recover,
@@ -59,15 +61,17 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     match args.what {
         Measurement::Wal => {
             let rows = runtime.block_on(wal::measure(dir.path()))?;
-            print(args.json, "wal", &rows, wal::table(&rows))
+            print(args.json, "wal", json!({"rows": rows}), wal::table(&rows))
         }
         Measurement::Replicate => {
             let rows = runtime.block_on(replicate::measure(dir.path()))?;
-            print(args.json, "replicate", &rows, replicate::table(&rows))
+            let mesh = runtime.block_on(mesh::measure(dir.path()))?;
+            let tables = format!("{}\n{}", replicate::table(&rows), mesh::table(&mesh));
+            print(args.json, "replicate", json!({"rows": rows, "mesh": mesh}), tables)
         }
         Measurement::Recover => {
             let rows = runtime.block_on(recover::measure(dir.path()))?;
-            print(args.json, "recover", &rows, recover::table(&rows))
+            print(args.json, "recover", json!({"rows": rows}), recover::table(&rows))
         }
         #[cfg(feature = "kafka")]
         Measurement::Sink => {
@@ -78,19 +82,21 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             }
             let plan = sink::Plan { brokers: args.brokers.clone(), entries: args.entries };
             let figures = runtime.block_on(sink::measure(dir.path(), &plan))?;
-            print(args.json, "sink", &figures, sink::table(&figures))
+            print(args.json, "sink", json!({"rows": figures}), sink::table(&figures))
         }
     }
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what the command prints")]
-fn print(json: bool, what: &str, rows: &impl Serialize, table: Table) -> Result<ExitCode, Failure> {
+fn print(json: bool, what: &str, mut figures: Value, tables: impl Display) -> Result<ExitCode, Failure> {
     if json {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        let version = env!("CARGO_PKG_VERSION");
-        println!("{}", serde_json::json!({"bench": what, "version": version, "cores": cores, "rows": rows}));
+        figures["bench"] = json!(what);
+        figures["version"] = json!(env!("CARGO_PKG_VERSION"));
+        figures["cores"] = json!(cores);
+        println!("{figures}");
     } else {
-        print!("{table}");
+        print!("{tables}");
     }
     Ok(ExitCode::SUCCESS)
 }

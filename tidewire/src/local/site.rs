@@ -12,7 +12,7 @@ use tidewire_core::tree::Tree;
 use tokio::runtime::Runtime;
 
 use crate::cluster::Cluster;
-use crate::config::{ClusterConfig, Peer, TreeConfig};
+use crate::config::{ClusterConfig, Consistency, Peer, TreeConfig};
 
 /// The tree that is written to.
 const TREE: &str = "demo";
@@ -21,6 +21,7 @@ const TREE: &str = "demo";
 pub(crate) struct LocalSite {
     name: &'static str,
     dir: PathBuf,
+    consistency: Consistency,
     address: String,
     transport: CuttableTransport,
     cluster: Option<Cluster>,
@@ -30,9 +31,19 @@ pub(crate) struct LocalSite {
 impl LocalSite {
     /// Starts a cluster in a directory of its own.
     pub(crate) async fn start(name: &'static str, dir: &Path) -> Result<Self, Error> {
+        Self::start_with(name, dir, Consistency::default()).await
+    }
+
+    /// The same, with what foreign writes wait for.
+    pub(crate) async fn start_with(
+        name: &'static str,
+        dir: &Path,
+        consistency: Consistency,
+    ) -> Result<Self, Error> {
         let mut site = Self {
             name,
             dir: dir.join(name),
+            consistency,
             address: "127.0.0.1:0".to_owned(),
             transport: transport("127.0.0.1:0")?,
             cluster: None,
@@ -45,7 +56,7 @@ impl LocalSite {
     /// Opens it again after [`kill`](Self::kill), at the same address.
     pub(crate) async fn open(&mut self) -> Result<(), Error> {
         let mut config = ClusterConfig::new(self.name, self.dir.clone());
-        config.trees = vec![TreeConfig::new(TREE)];
+        config.trees = vec![TreeConfig { consistency: self.consistency, ..TreeConfig::new(TREE) }];
         self.transport = transport(&self.address)?;
         let cluster = Cluster::builder(config).transport(Arc::new(self.transport.clone())).open().await?;
         self.address = cluster

@@ -89,7 +89,7 @@ fn serve(program: &Path, dir: &Path, name: &'static str, ports: [u16; 4]) -> Out
 }
 
 /// A batch as the HTTP API takes it.
-fn batch(workload: &Workload, first: u64, count: u64) -> Bytes {
+pub fn batch(workload: &Workload, first: u64, count: u64) -> Bytes {
     let mut body = String::with_capacity(count as usize * (workload.value(0).len() + 64) + 32);
     body.push_str("{\"ops\":[");
     for entry in first..first + count {
@@ -124,7 +124,7 @@ impl System for Tidewire {
     }
 
     async fn arrived(&mut self) -> Outcome<u64> {
-        let (_, status) = self.reads.ask(Method::GET, "/v1/status", None, "").await?;
+        let (_, status) = self.reads.ask(Method::GET, "/v1/status", &[], "").await?;
         let status: serde_json::Value = serde_json::from_slice(&status)?;
         status["trees"][0]["entries"].as_u64().ok_or_else(|| "a status without entries".into())
     }
@@ -152,17 +152,17 @@ impl System for Tidewire {
 impl Source for Writes {
     async fn write(&self, first: u64, count: u64) -> Outcome<()> {
         let body = batch(&self.workload, first, count);
-        self.source.ask(Method::POST, "/v1/trees/entries/batch", None, body).await?;
+        self.source.ask(Method::POST, "/v1/trees/entries/batch", &[], body).await?;
         Ok(())
     }
 
     async fn probe(&self, number: u64, sights: &Sights) -> Outcome<()> {
         let path = format!("/v1/trees/entries/keys/probe-{number}");
         let value = self.workload.value(number).to_owned();
-        let (headers, _) = self.source.ask(Method::PUT, &path, None, value).await?;
+        let (headers, _) = self.source.ask(Method::PUT, &path, &[], value).await?;
         sights.committed(number);
         let token = headers.get("tidewire-token").ok_or("a write without a token")?.to_str()?;
-        self.target.ask(Method::GET, &path, Some(("tidewire-token", token)), "").await?;
+        self.target.ask(Method::GET, &path, &[("tidewire-token", token)], "").await?;
         sights.seen(number);
         Ok(())
     }
