@@ -35,13 +35,19 @@ pub fn hold(number: u16, delay: Duration) -> Result<(), Box<dyn std::error::Erro
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // Those packets are lost, as on a wire.
                 Err(error) if error.raw_os_error() == Some(NO_ROOM) => {}
+                // An answer of the kernel to a verdict that came too late.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
         }
         while waiting.front().is_some_and(|(due, _)| *due <= Instant::now()) {
             if let Some((_, mut message)) = waiting.pop_front() {
                 message.set_verdict(Verdict::Accept);
-                queue.verdict(message)?;
+                match queue.verdict(message) {
+                    // Its interface went down meanwhile, and the kernel dropped it.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    answered => answered?,
+                }
             }
         }
         std::thread::sleep(if waiting.is_empty() { IDLE } else { LOOK });
