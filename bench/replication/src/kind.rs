@@ -74,7 +74,9 @@ impl Kind {
         Ok(match self {
             Self::Tidewire => Box::new(Tidewire::start(&kit.tidewire, &dir, workload).await?),
             Self::Jetstream => Box::new(Jetstream::start(&needed(kit.nats_server())?, &dir, workload).await?),
-            Self::Postgres => Box::new(Postgres::start(&needed(postgres::programs())?, &dir, workload).await?),
+            Self::Postgres => {
+                Box::new(Postgres::start(&needed(postgres::programs())?, &dir, workload).await?)
+            }
             Self::Mirrormaker => Box::new(Kafka::start(&kit.kafka_jars, &dir, workload).await?),
         })
     }

@@ -50,16 +50,19 @@ struct Args {
     #[arg(long, default_value_t = 7)]
     pairs: usize,
     /// The most entries of a backlog
-    #[arg(long, default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+    #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1_000..))]
     entries: u64,
+    /// Entries of one write while a backlog is loaded: a batch of Tidewire, a transaction of PostgreSQL
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    batch: u64,
     /// How long a backlog should take at most: those who are slow get fewer entries
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 2.0)]
     backlog_seconds: f64,
     /// How long live writes last in each turn; 0 for none
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 2.0)]
     live_seconds: f64,
     /// How long a rate must be held to be a peak
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 2.0)]
     peak_seconds: f64,
     /// The program that is measured
     #[arg(long, default_value = "../target/release/tidewire")]
@@ -94,6 +97,7 @@ impl Args {
         Plan {
             pairs: self.pairs,
             entries: self.entries,
+            batch: self.batch,
             backlog: seconds(self.backlog_seconds),
             live: seconds(self.live_seconds),
             peak: seconds(self.peak_seconds),

@@ -14,7 +14,7 @@ use crate::workload::Workload;
 /// Nothing has arrived after so long: it does not work.
 const FIRST: Duration = Duration::from_secs(90);
 /// Between two looks at the target.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What one turn does.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +30,13 @@ pub struct Turn {
 pub enum LivePlan {
     None,
     /// The peak is looked for, from the rate of the backlog on.
-    Peak { lasting: Duration },
-    Rate { per_second: f64, lasting: Duration },
+    Peak {
+        lasting: Duration,
+    },
+    Rate {
+        per_second: f64,
+        lasting: Duration,
+    },
 }
 
 /// What one turn gave.

@@ -95,13 +95,18 @@ impl Side {
     }
 
     fn live_target(&self) -> Option<LiveTarget> {
-        let lives = || self.figures.iter().filter_map(|figures| Some((figures.synced_write_ms, figures.live?)));
+        let lives =
+            || self.figures.iter().filter_map(|figures| Some((figures.synced_write_ms, figures.live?)));
         lives().next()?;
         let room = lives().map(|(synced, live)| SYNCED_WRITES * synced + MORE_MS - live.lags.p50_ms);
         let p50_room_ms = Quartiles::of(room);
         let p99 = Quartiles::of(lives().map(|(_, live)| live.lags.p99_ms));
         let met = p50_room_ms.median >= 0.0 && p99.median <= P99_MS;
-        Some(LiveTarget { p50_room_ms, synced_write_ms: Quartiles::of(lives().map(|(synced, _)| synced)), met })
+        Some(LiveTarget {
+            p50_room_ms,
+            synced_write_ms: Quartiles::of(lives().map(|(synced, _)| synced)),
+            met,
+        })
     }
 }
 
@@ -148,10 +153,14 @@ impl Section {
         for row in &self.rows {
             let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), number);
             let ms = |ms: Option<Quartiles>| {
-                ms.map_or_else(|| "-".to_owned(), |ms| format!("{:.2} ({:.2} to {:.2}) ms", ms.median, ms.first, ms.third))
+                ms.map_or_else(
+                    || "-".to_owned(),
+                    |ms| format!("{:.2} ({:.2} to {:.2}) ms", ms.median, ms.first, ms.third),
+                )
             };
             let backlog = row.backlog_per_second;
-            let cut = if row.cut_short > 0 { format!(", {} cut short", row.cut_short) } else { String::new() };
+            let cut =
+                if row.cut_short > 0 { format!(", {} cut short", row.cut_short) } else { String::new() };
             let _ = writeln!(
                 text,
                 "| {} | {} | {} to {} | {}{cut} | {:.2} s | {} | {} | {} | {} |",

@@ -19,6 +19,7 @@ const FEWEST: f64 = 1_000.0;
 pub struct Plan {
     pub pairs: usize,
     pub entries: u64,
+    pub batch: u64,
     pub backlog: Duration,
     pub live: Duration,
     pub peak: Duration,
@@ -28,7 +29,7 @@ impl Plan {
     /// All rounds with values of one size. Before them, a turn of everybody that does not count: it says how many entries
     /// take how long, and looks for the peak. Every other round goes backwards.
     pub async fn run(&self, kit: &Kit, kinds: &[Kind], value_bytes: usize) -> Outcome<Section> {
-        let workload = Workload::new(value_bytes);
+        let workload = Workload::new(value_bytes, self.batch);
         let limits = limits(&kit.dir, &workload, self.entries.min(300_000)).await?;
         let mut sides = Vec::new();
         for kind in kinds {
@@ -38,7 +39,8 @@ impl Plan {
             for place in 0..sides.len() {
                 let at = if round % 2 == 0 { place } else { sides.len() - 1 - place };
                 let side = &mut sides[at];
-                let turn = Turn { entries: side.entries, most: self.backlog * TOO_LONG, live: self.live_of(side) };
+                let turn =
+                    Turn { entries: side.entries, most: self.backlog * TOO_LONG, live: self.live_of(side) };
                 let figures = measure(side.kind, kit, &workload, turn).await;
                 let figures = figures.map_err(|error| format!("{}: {error}", side.kind.name()))?;
                 say(side.kind, round + 1, &figures);
@@ -74,7 +76,10 @@ impl Plan {
 fn say(kind: Kind, round: usize, figures: &Figures) {
     let live = figures.live.map_or_else(String::new, |live| {
         let lags = live.lags;
-        format!(", live {:.0}/s p50 {:.2} p99 {:.2} ms of {} probes", live.per_second, lags.p50_ms, lags.p99_ms, lags.probes)
+        format!(
+            ", live {:.0}/s p50 {:.2} p99 {:.2} ms of {} probes",
+            live.per_second, lags.p50_ms, lags.p99_ms, lags.probes
+        )
     });
     let peak = figures.peak.map_or_else(String::new, |peak| format!(", peak {peak:.0}/s"));
     eprintln!(

@@ -56,7 +56,9 @@ impl Service {
         let end = Instant::now() + START;
         while !ready().await {
             if let Some(status) = self.child.try_wait()? {
-                return Err(format!("{} ended with {status}; it said: {}", self.name, self.last_lines()).into());
+                return Err(
+                    format!("{} ended with {status}; it said: {}", self.name, self.last_lines()).into()
+                );
             }
             if Instant::now() > end {
                 let said = self.last_lines();

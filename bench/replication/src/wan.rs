@@ -71,7 +71,7 @@ pub async fn run(args: &WanArgs) -> Outcome<()> {
         let (name, address) = site.split_once('=').ok_or("--site is NAME=ADDRESS")?;
         sites.push(Site { name: name.to_owned(), http: Http::at(address) });
     }
-    let workload = Workload::new(args.value_bytes);
+    let workload = Workload::new(args.value_bytes, BATCH);
     live(&sites, args, &workload, "nothing else is written", 0, args.live_seconds).await?;
     let said = format!("each writes {} entries/s", args.rate);
     live(&sites, args, &workload, &said, args.rate, args.live_seconds).await?;
@@ -157,12 +157,7 @@ async fn write(
 }
 
 /// Writes probes, and reads each at every other cluster with the token of its write.
-async fn probe(
-    sites: Vec<Site>,
-    from: usize,
-    lags: Lags,
-    (began, end): (Instant, Instant),
-) -> Outcome<u64> {
+async fn probe(sites: Vec<Site>, from: usize, lags: Lags, (began, end): (Instant, Instant)) -> Outcome<u64> {
     let mut reads: JoinSet<()> = JoinSet::new();
     for at in 0_u32.. {
         let due = began + PROBE * at;

@@ -7,10 +7,12 @@ const VALUES: u64 = 64;
 #[derive(Clone, Debug)]
 pub struct Workload {
     values: Vec<String>,
+    /// Entries of one write while a backlog is loaded, where a system has such writes.
+    pub batch: u64,
 }
 
 impl Workload {
-    pub fn new(bytes: usize) -> Self {
+    pub fn new(bytes: usize, batch: u64) -> Self {
         const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut letter = || {
@@ -19,7 +21,8 @@ impl Workload {
             state ^= state << 17;
             char::from(LETTERS[(state >> 40) as usize % LETTERS.len()])
         };
-        Self { values: (0..VALUES).map(|_| (0..bytes).map(|_| letter()).collect()).collect() }
+        let values = (0..VALUES).map(|_| (0..bytes).map(|_| letter()).collect()).collect();
+        Self { values, batch }
     }
 
     /// The value of an entry.

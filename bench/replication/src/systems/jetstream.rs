@@ -45,8 +45,7 @@ impl Jetstream {
         let dir = dir.to_owned();
         std::fs::create_dir_all(&dir)?;
         let program = program.to_owned();
-        let mut system =
-            Self { program, dir, workload, ports, source: None, target: None, to_target: None };
+        let mut system = Self { program, dir, workload, ports, source: None, target: None, to_target: None };
         // Loading is not measured: the syncs come with the stop that follows it.
         system.source = Some(system.serve("source", false).await?);
         let context = context(ports[0]).await?;

@@ -21,8 +21,6 @@ use crate::workload::{Workload, entry_of, key};
 
 /// Who runs the servers: they refuse to run as root.
 const USER: &str = "postgres";
-/// Rows of one transaction while the backlog is loaded.
-const BATCH: u64 = 1_000;
 /// How often the target is asked for probes.
 const POLL: Duration = Duration::from_millis(1);
 /// Connections that write live.
@@ -132,8 +130,9 @@ impl System for Postgres {
     async fn load(&mut self, entries: u64) -> Outcome<()> {
         // The setting of this one connection: the table is on disk when the checkpoint is done.
         self.at_source.client.batch_execute("set synchronous_commit = off").await?;
-        for first in (0..entries).step_by(BATCH as usize) {
-            copy(&self.at_source.client, &self.workload, first, BATCH.min(entries - first)).await?;
+        for first in (0..entries).step_by(self.workload.batch as usize) {
+            copy(&self.at_source.client, &self.workload, first, self.workload.batch.min(entries - first))
+                .await?;
         }
         self.at_source.client.batch_execute("reset synchronous_commit; checkpoint").await?;
         Ok(())
@@ -153,7 +152,8 @@ impl System for Postgres {
 
     async fn watch(&mut self, sights: Sights) -> Outcome<Watch> {
         let connected = connect(self.ports[1]).await?;
-        let find = connected.client.prepare("select key from entries where key >= $1 and key < 'probf'").await?;
+        let find =
+            connected.client.prepare("select key from entries where key >= $1 and key < 'probf'").await?;
         let task = tokio::spawn(async move {
             loop {
                 let first = sights.first_unseen().unwrap_or(0);

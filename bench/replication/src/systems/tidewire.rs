@@ -18,8 +18,6 @@ use crate::sights::Sights;
 use crate::system::{Source, System, Watch};
 use crate::workload::{Workload, key};
 
-/// Entries of one request while the backlog is loaded.
-const BATCH: u64 = 1_000;
 /// Requests under way at once then.
 const LANES: usize = 4;
 
@@ -109,8 +107,8 @@ pub fn batch(workload: &Workload, first: u64, count: u64) -> Bytes {
 impl System for Tidewire {
     async fn load(&mut self, entries: u64) -> Outcome<()> {
         let writes = &self.writes;
-        let batches = (0..entries).step_by(BATCH as usize);
-        stream::iter(batches.map(|first| writes.write(first, BATCH.min(entries - first))))
+        let batches = (0..entries).step_by(self.workload.batch as usize);
+        stream::iter(batches.map(|first| writes.write(first, self.workload.batch.min(entries - first))))
             .buffer_unordered(LANES)
             .try_collect()
             .await
