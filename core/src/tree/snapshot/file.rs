@@ -30,6 +30,13 @@ impl SnapshotFault {
     }
 }
 
+/// Memory to read and unpack chunks in.
+#[derive(Debug, Default)]
+pub(super) struct ReadingRoom {
+    bytes: Vec<u8>,
+    chunk: Chunk,
+}
+
 /// A snapshot that is there to be read.
 pub(in crate::tree) struct SnapshotFile {
     file: Arc<dyn DiskFile>,
@@ -89,14 +96,24 @@ impl SnapshotFile {
     pub(in crate::tree) fn read(
         &self,
         run: Range<usize>,
+        visit: impl FnMut(&Chunk) -> Result<(), SnapshotFault>,
+    ) -> Result<(), SnapshotFault> {
+        self.read_in(&mut ReadingRoom::default(), run, visit)
+    }
+
+    /// The same, in memory that serves one run after the other.
+    pub(super) fn read_in(
+        &self,
+        room: &mut ReadingRoom,
+        run: Range<usize>,
         mut visit: impl FnMut(&Chunk) -> Result<(), SnapshotFault>,
     ) -> Result<(), SnapshotFault> {
         let places = self.footer.chunks.get(run.clone()).unwrap_or_default();
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(()) };
         let length = usize::try_from(last.at + u64::from(last.length) - first.at).unwrap_or(usize::MAX);
-        let bytes = read(self.file.as_ref(), first.at, length, self.bytes)?;
+        let ReadingRoom { bytes, chunk } = room;
+        read_into(bytes, self.file.as_ref(), first.at, length, self.bytes)?;
         let mut rest = &bytes[..];
-        let mut chunk = Chunk::default();
         for (index, place) in run.zip(places) {
             let (head, tail) = rest
                 .split_at_checked(place.length as usize)
@@ -106,7 +123,7 @@ impl SnapshotFile {
             if head.last_chunk() != Some(&place.crc.to_le_bytes()) || chunk.count() != place.entries {
                 return Err(FormatError::Field("a chunk is not the one that the footer names").into());
             }
-            visit(&chunk)?;
+            visit(chunk)?;
         }
         Ok(())
     }
@@ -120,12 +137,25 @@ impl SnapshotFile {
 
 /// Reads exactly so many bytes; never asks for memory beyond the length of the file.
 fn read(file: &dyn DiskFile, at: u64, length: usize, file_bytes: u64) -> Result<Vec<u8>, SnapshotFault> {
+    let mut bytes = Vec::new();
+    read_into(&mut bytes, file, at, length, file_bytes)?;
+    Ok(bytes)
+}
+
+fn read_into(
+    bytes: &mut Vec<u8>,
+    file: &dyn DiskFile,
+    at: u64,
+    length: usize,
+    file_bytes: u64,
+) -> Result<(), SnapshotFault> {
     if at.saturating_add(length as u64) > file_bytes {
         return Err(FormatError::Short("a snapshot").into());
     }
-    let mut bytes = vec![0; length];
-    if file.read_at(&mut bytes, at)? < length {
+    // What is read over need not be zero.
+    bytes.resize(length, 0);
+    if file.read_at(bytes, at)? < length {
         return Err(FormatError::Short("a snapshot").into());
     }
-    Ok(bytes)
+    Ok(())
 }

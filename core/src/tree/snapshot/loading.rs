@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::file::{SnapshotFault, SnapshotFile};
+use super::file::{ReadingRoom, SnapshotFault, SnapshotFile};
 use crate::error::Error;
 use crate::id::OriginTag;
 use crate::record::FormatError;
@@ -45,10 +46,15 @@ pub(in crate::tree) async fn load(
     state.reserve(room);
     let runs =
         (0..file.chunks()).step_by(RUN_CHUNKS).map(|first| first..file.chunks().min(first + RUN_CHUNKS));
+    // What a run was unpacked in serves a later one: fresh memory costs more than what is done with it.
+    let spare = Arc::new(Mutex::new(Vec::new()));
     let mut unpacked = futures::stream::iter(runs)
         .map(|run| {
-            let file = file.clone();
-            tasks.blocking(move || unpack(&file, run))
+            let (file, spare) = (file.clone(), spare.clone());
+            tasks.blocking(move || {
+                let mut unpacked: Box<Unpacked> = spare.lock().pop().unwrap_or_default();
+                unpacked.fill(&file, run).map(|()| unpacked)
+            })
         })
         .buffered(RUNS);
     let mut told = Instant::now();
@@ -62,6 +68,7 @@ pub(in crate::tree) async fn load(
             return Ok(Err(out_of_order()));
         }
         tags.append(&mut rows.tags);
+        spare.lock().push(rows);
         if told.elapsed() >= PROGRESS_EVERY {
             told = Instant::now();
             tracing::info!(entries = state.len(), of = file.footer.entries, "loading a snapshot");
@@ -87,28 +94,34 @@ async fn table(tags: Vec<KeyTag>, tasks: &Tasks) -> Result<KeyTable, Error> {
     Ok(KeyTablePart::join(futures::future::try_join_all(parts).await?))
 }
 
-/// Entries in key order, and the tags of their keys.
-struct Rows {
+/// A run of chunks: entries in key order, and the tags of their keys.
+#[derive(Default)]
+struct Unpacked {
     entries: Vec<Entry>,
     tags: Vec<KeyTag>,
+    room: ReadingRoom,
 }
 
-fn unpack(file: &SnapshotFile, run: Range<usize>) -> Result<Rows, SnapshotFault> {
-    // An entry takes more than a byte, even packed, so this is bounded by the file.
-    let count = file.entries(run.clone()).min(usize::try_from(file.bytes).unwrap_or(usize::MAX));
-    let mut rows = Rows { entries: Vec::with_capacity(count), tags: Vec::with_capacity(count) };
-    file.read(run, |chunk| {
-        for entry in chunk.entries() {
-            let view = entry?;
-            if rows.entries.last().is_some_and(|last| last.key() >= view.key) {
-                return Err(out_of_order());
+impl Unpacked {
+    /// Of a run of chunks; nothing was in it.
+    fn fill(&mut self, file: &SnapshotFile, run: Range<usize>) -> Result<(), SnapshotFault> {
+        let Self { entries, tags, room } = self;
+        // An entry takes more than a byte, even packed, so this is bounded by the file.
+        let count = file.entries(run.clone()).min(usize::try_from(file.bytes).unwrap_or(usize::MAX));
+        entries.reserve(count);
+        tags.reserve(count);
+        file.read_in(room, run, |chunk| {
+            for entry in chunk.entries() {
+                let view = entry?;
+                if entries.last().is_some_and(|last| last.key() >= view.key) {
+                    return Err(out_of_order());
+                }
+                tags.push(KeyTag::of(view.key));
+                entries.push(Entry::new(view.key, view.value, view.deadline_ms, view.version, view.lsn));
             }
-            rows.tags.push(KeyTag::of(view.key));
-            rows.entries.push(Entry::new(view.key, view.value, view.deadline_ms, view.version, view.lsn));
-        }
-        Ok(())
-    })?;
-    Ok(rows)
+            Ok(())
+        })
+    }
 }
 
 fn out_of_order() -> SnapshotFault {
