@@ -105,12 +105,21 @@ impl HybridClock {
     }
 
     /// Makes sure that [`tick`](Self::tick) has room below the ceiling. Call it before each use, outside locks; it
-    /// waits only when a ceiling has to be stored. Dropping it half way is harmless.
+    /// waits only when a ceiling has to be stored. Dropping it half way is harmless. Answers the wall clock as it was
+    /// when this began, for [`tick_at`](Self::tick_at).
     ///
     /// # Errors
     /// `Unavailable` when nothing is left below the ceiling and a new one cannot be stored.
-    pub async fn ready(&self) -> Result<(), Error> {
-        let Some((_, room)) = self.due() else { return Ok(()) };
+    pub async fn ready(&self) -> Result<u64, Error> {
+        let wall = self.wall.now_millis();
+        if self.due(wall).is_some() {
+            self.renew().await?;
+        }
+        Ok(wall)
+    }
+
+    async fn renew(&self) -> Result<(), Error> {
+        let Some((_, room)) = self.due(self.wall.now_millis()) else { return Ok(()) };
         let guard = if room {
             match self.renewing.try_lock() {
                 Ok(guard) => guard,
@@ -119,7 +128,7 @@ impl HybridClock {
         } else {
             self.renewing.lock().await
         };
-        let Some((target, room)) = self.due() else { return Ok(()) };
+        let Some((target, room)) = self.due(self.wall.now_millis()) else { return Ok(()) };
         let stored = self.store.store(target).await;
         if stored.is_ok() {
             self.ceiling.fetch_max(target.get(), Ordering::AcqRel);
@@ -140,8 +149,7 @@ impl HybridClock {
     }
 
     /// The next ceiling if one is due, and whether there is room below the present one.
-    fn due(&self) -> Option<(Hlc, bool)> {
-        let wall = self.wall.now_millis();
+    fn due(&self, wall: u64) -> Option<(Hlc, bool)> {
         let last = self.last();
         let ceiling = self.ceiling();
         if last.millis() > wall {
@@ -163,7 +171,16 @@ impl HybridClock {
     /// # Errors
     /// `Unavailable` when the ceiling is reached, which [`ready`](Self::ready) prevents.
     pub fn tick(&self) -> Result<Hlc, Error> {
-        let wall = Hlc::from_millis(self.wall.now_millis()).get();
+        self.tick_at(self.wall.now_millis())
+    }
+
+    /// The same by a wall clock that was read a moment ago, in milliseconds since 1970: one look at it serves both
+    /// [`ready`](Self::ready) and this, which is called under locks.
+    ///
+    /// # Errors
+    /// As [`tick`](Self::tick).
+    pub fn tick_at(&self, wall_millis: u64) -> Result<Hlc, Error> {
+        let wall = Hlc::from_millis(wall_millis).get();
         let mut last = self.last.load(Ordering::Acquire);
         loop {
             let ceiling = self.ceiling.load(Ordering::Acquire);
@@ -295,6 +312,19 @@ mod tests {
         wall.0.store(100_000, Ordering::Relaxed);
         let late = clock.tick().expect("falls back to counting below the ceiling");
         assert!(late <= clock.ceiling());
+    }
+
+    #[tokio::test]
+    async fn a_wall_clock_read_before_others_ticked_gives_a_later_reading_all_the_same() {
+        let (wall, kept) = (Arc::new(Hand::default()), Arc::new(Kept::default()));
+        wall.0.store(1_000, Ordering::Relaxed);
+        let clock = open(&wall, &kept).await;
+        let early = clock.ready().await.expect("ceiling");
+        assert_eq!(early, 1_000);
+        wall.0.store(1_007, Ordering::Relaxed);
+        let other = clock.tick().expect("tick");
+        let late = clock.tick_at(early).expect("tick");
+        assert!(late > other, "{late:?} after {other:?}");
     }
 
     #[tokio::test]

@@ -131,8 +131,9 @@ impl Writer {
         let bytes: usize = mutations.iter().map(Mutation::record_bytes).sum();
         let mut tries = CLOCK_TRIES;
         loop {
-            self.0.clock.ready().await?;
-            match self.0.with_room(|| self.0.place(mutations, bytes)).await {
+            let mut wall = Some(self.0.clock.ready().await?);
+            // Whoever had to wait for room looks at the wall again.
+            match self.0.with_room(|| self.0.place(mutations, bytes, wall.take())).await {
                 Ok((hlc, placed)) => {
                     placed.wait(&self.0).await?;
                     return Ok(hlc);
@@ -289,12 +290,17 @@ impl Shared {
     }
 
     /// Gives mutations their positions, if there is room for them.
-    fn place(self: &Arc<Self>, mutations: &[Mutation], bytes: usize) -> Result<Option<(Hlc, Placed)>, Error> {
+    fn place(
+        self: &Arc<Self>,
+        mutations: &[Mutation],
+        bytes: usize,
+        wall_millis: Option<u64>,
+    ) -> Result<Option<(Hlc, Placed)>, Error> {
         let mut state = self.admit()?;
         if !state.has_room(bytes, mutations.len(), &self.limits) {
             return Ok(None);
         }
-        let hlc = self.clock.tick()?;
+        let hlc = wall_millis.map_or_else(|| self.clock.tick(), |wall| self.clock.tick_at(wall))?;
         for mutation in mutations {
             state.push(mutation, hlc, mutations.len() > 1);
         }

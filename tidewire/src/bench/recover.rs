@@ -24,6 +24,8 @@ const TREE: &str = "bench";
 const VALUE_BYTES: usize = 256;
 const ENTRIES: u64 = 1_000_000;
 const BATCH: u64 = 1_000;
+/// How often each key is written into a log that is longer than the state: what snapshots are for.
+const REWRITES: u64 = 3;
 const PAIRS: usize = 7;
 const WRITERS: u64 = 64;
 /// Writes go on for so long before either side of a pair is counted.
@@ -49,23 +51,34 @@ struct Bench {
     dir: PathBuf,
 }
 
-/// Measures both.
+/// Opening with a log in which each key stands once, the best that a replay can find, then with each key rewritten; and
+/// writing.
 pub(super) async fn measure(dir: &Path) -> Result<Vec<Row>, Error> {
     let bench = Bench { dir: dir.join("recover") };
-    let (cluster, _) = bench.open().await?;
-    let tree = cluster.tree(TREE).await?;
-    fill(&tree).await?;
-    tree.snapshot().await?;
-    drop(tree);
-    close(cluster).await;
-    let opening = bench.opening().await?;
+    bench.fill(1).await?;
+    let once = bench.opening("open a tree, each key written once").await?;
+    bench.fill(REWRITES - 1).await?;
+    let rewritten = bench.opening("open a tree, each key written three times").await?;
     let (cluster, _) = bench.open().await?;
     let writing = writing(&cluster.tree(TREE).await?).await?;
     close(cluster).await;
-    Ok(vec![opening, writing])
+    Ok(vec![once, rewritten, writing])
 }
 
 impl Bench {
+    /// Writes each key so many times, and takes a snapshot.
+    async fn fill(&self, rounds: u64) -> Result<(), Error> {
+        let (cluster, _) = self.open().await?;
+        let tree = cluster.tree(TREE).await?;
+        for _ in 0..rounds {
+            fill(&tree).await?;
+        }
+        tree.snapshot().await?;
+        drop(tree);
+        close(cluster).await;
+        Ok(())
+    }
+
     async fn open(&self) -> Result<(Cluster, f64), Error> {
         let mut config = ClusterConfig::new("bench", self.dir.clone());
         config.trees = vec![TreeConfig::new(TREE)];
@@ -76,7 +89,7 @@ impl Bench {
         Ok((cluster, began.elapsed().as_secs_f64()))
     }
 
-    async fn opening(&self) -> Result<Row, Error> {
+    async fn opening(&self, what: &'static str) -> Result<Row, Error> {
         let (mut replays, mut snapshots) = (Vec::new(), Vec::new());
         for _ in 0..PAIRS {
             self.rename(".snap", ".aside")?;
@@ -84,7 +97,7 @@ impl Bench {
             self.rename(".aside", ".snap")?;
             snapshots.push(self.open_once().await?);
         }
-        Ok(Row::of("open a tree", "s", ("replay", replays), ("snapshot", snapshots)))
+        Ok(Row::of(what, "s", ("replay", replays), ("snapshot", snapshots)))
     }
 
     async fn open_once(&self) -> Result<f64, Error> {
