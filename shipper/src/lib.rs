@@ -3,7 +3,7 @@
 //!
 //! A shipper is a sink of the feed whose far end is the peer's applier. It keeps no position: after every connect it
 //! starts from the watermarks that the peer answers with, and what the peer acknowledges is its durable cursor. What
-//! is decided lies in pure state (`handshake`, `route`, `session`, `wave`, `promises`, `ledger`, `window`); [`Shipper`] does the I/O, the
+//! is decided lies in pure state (`handshake`, `route`, `session`, `wave`, `promises`, `ledger`, `window`, `flow`); [`Shipper`] does the I/O, the
 //! pump of `tidewire-core` drives it, [`spawn`] puts the two together.
 //!
 //! Invariants: nothing is sent to a peer that holds what this log does not; pages leave in the order of the log, whole

@@ -78,6 +78,13 @@ impl World {
         world
     }
 
+    /// Sites linked by these edges and no others, not started.
+    pub fn of_edges(seed: u64, sites: usize, edges: &[Edge], limits: &Limits) -> Self {
+        let mut world = Self::unlinked(seed, sites, limits);
+        world.link(edges);
+        world
+    }
+
     /// From the next start, sites are linked as these edges say and not otherwise.
     pub fn link(&mut self, edges: &[Edge]) {
         let ids: Vec<_> = self.sites.iter().map(|site| site.id().clone()).collect();

@@ -7,6 +7,7 @@ mod clock;
 mod closed_order;
 mod collecting;
 mod effective;
+mod flow;
 mod gaps;
 mod golden;
 mod kills;

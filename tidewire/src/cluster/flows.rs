@@ -57,13 +57,15 @@ impl Freshness {
     pub(super) fn new(metrics: &Metrics) -> Self {
         Self(metrics.gauges(
             "tidewire_frontier_age_seconds",
-            "How long ago, by the clock here, the moment is up to which an origin is complete here",
+            "How long ago, by the clock here, the moment is up to which another origin is complete here",
         ))
     }
 
     /// Shows a tree as it is now.
     pub(super) fn show(&self, tree: &Tree, wall_millis: u64) {
-        for (origin, hlc) in tree.frontier().iter() {
+        // What is written here is visible at once, and promised only when somebody asks.
+        let own = tree.identity().origin();
+        for (origin, hlc) in tree.frontier().iter().filter(|(origin, _)| *origin != own) {
             let labels =
                 vec![("tree", tree.identity().tree.to_string()), ("origin", tree.origin_name(origin))];
             let age = wall_millis.saturating_sub(hlc.millis()) / 1_000;
