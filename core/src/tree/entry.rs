@@ -6,6 +6,7 @@ use crate::id::{Lsn, Version};
 
 const LIVE: u8 = 1;
 const EXPIRES: u8 = 2;
+const GONE: u8 = 4;
 const DEADLINE_BYTES: usize = 8;
 
 /// The winning write of one key: one allocation, copied out of its page so that it holds nothing larger alive.
@@ -65,6 +66,24 @@ impl Entry {
     /// The value that a reader sees whose clock says `now`.
     pub(super) fn value_at(&self, now: u64) -> Option<&[u8]> {
         if self.deadline_ms().is_some_and(|deadline| deadline <= now) { None } else { self.value() }
+    }
+
+    /// Makes it one that is nowhere shown or found: of what it was, the key stays, which has a place in the order of keys.
+    pub(super) fn leave(&mut self) {
+        if self.data.len() > self.key_bytes as usize {
+            self.data = self.key().into();
+        }
+        self.flags = GONE;
+    }
+
+    /// Makes it nothing: its key has no place in the order any more.
+    pub(super) fn vacate(&mut self) {
+        (self.data, self.key_bytes, self.flags) = (Box::default(), 0, GONE);
+    }
+
+    /// Whether it was reaped.
+    pub(super) fn is_gone(&self) -> bool {
+        self.flags & GONE != 0
     }
 
     /// When it expires, in milliseconds since 1970.

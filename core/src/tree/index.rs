@@ -17,6 +17,16 @@ pub(super) struct KeyIndex {
     runs: Vec<Vec<u32>>,
     /// What the last two runs have been merged into so far; they stay until it is whole.
     merging: Option<Merging>,
+    sweep: Option<Sweep>,
+}
+
+/// How far slots that are gone have been left out.
+#[derive(Debug, Default)]
+struct Sweep {
+    /// The runs before it hold none that was gone when the sweep began.
+    run: usize,
+    at: usize,
+    kept: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -45,7 +55,7 @@ impl KeyIndex {
             let [.., left, right] = &self.runs[..] else { return false };
             if merging.advance(left, right, &key) {
                 self.runs.truncate(self.runs.len() - 2);
-                self.runs.push(merging.merged);
+                self.push_run(merging.merged);
             } else {
                 self.merging = Some(merging);
             }
@@ -64,7 +74,46 @@ impl KeyIndex {
         let part = self.fresh.len() - self.fresh.len().min(STEP_SORTED);
         let mut run = self.fresh.split_off(part);
         run.sort_unstable_by(|a, b| key(*a).cmp(key(*b)));
+        self.push_run(run);
+        true
+    }
+
+    /// A sweep looks at it unless it is behind a run that it has not come to.
+    fn push_run(&mut self, run: Vec<u32>) {
         self.runs.push(run);
+        let last = self.runs.len() - 1;
+        if let Some(sweep) = self.sweep.as_mut().filter(|sweep| sweep.run >= last) {
+            *sweep = Sweep { run: last, ..Sweep::default() };
+        }
+    }
+
+    /// Begins to leave out slots: those that are gone now.
+    pub(super) fn begin_sweep(&mut self, gone: impl Fn(u32) -> bool) {
+        self.fresh.retain(|slot| !gone(*slot));
+        self.sweep = Some(Sweep::default());
+    }
+
+    /// Looks at some more slots. Says whether there may be more to do; if not, none is left that was gone at the
+    /// beginning.
+    pub(super) fn sweep_some(&mut self, gone: impl Fn(u32) -> bool) -> bool {
+        let Some(mut sweep) = self.sweep.take() else { return false };
+        let Some(run) = self.runs.get_mut(sweep.run) else { return false };
+        let end = run.len().min(sweep.at + STEP_MERGED);
+        sweep.kept.extend(run[sweep.at..end].iter().copied().filter(|slot| !gone(*slot)));
+        sweep.at = end;
+        if end == run.len() {
+            // Who merges this run begins again.
+            self.merging = None;
+            sweep.kept.shrink_to_fit();
+            *run = std::mem::take(&mut sweep.kept);
+            if run.is_empty() {
+                self.runs.remove(sweep.run);
+            } else {
+                sweep.run += 1;
+            }
+            sweep.at = 0;
+        }
+        self.sweep = Some(sweep);
         true
     }
 
@@ -83,7 +132,7 @@ impl KeyIndex {
             let last = self.runs.pop().expect("there is a last run");
             run = merge(&last, &run, &key);
         }
-        self.runs.push(run);
+        self.push_run(run);
     }
 
     /// Visits slots in key order, from the first key for which `before` is false, until `visit` says stop. Call
@@ -155,6 +204,47 @@ fn merge<'k>(left: &[u32], right: &[u32], key: impl Fn(u32) -> &'k [u8]) -> Vec<
 mod tests {
     use super::*;
     use crate::random::Random;
+
+    #[test]
+    fn a_sweep_leaves_out_what_was_gone_when_it_began_whatever_happens_in_between() {
+        for seed in 0..40 {
+            let random = Random::from_seed(seed);
+            let keys: Vec<Vec<u8>> = (0..40_000).map(|_| random.next_u64().to_be_bytes().to_vec()).collect();
+            let key = |slot: u32| &keys[slot as usize][..];
+            let (mut index, mut added) = (KeyIndex::default(), 10_000);
+            (0..added).for_each(|slot| index.push(slot));
+            for _ in 0..random.below(40) {
+                index.step(key);
+            }
+            let gone = |slot: u32| slot < 10_000 && slot % 3 != 0;
+            index.begin_sweep(gone);
+            while index.sweep_some(gone) {
+                match random.below(4) {
+                    0 if added < keys.len() as u32 - 5_000 => {
+                        let more = random.below(5_000) as u32;
+                        (added..added + more).for_each(|slot| index.push(slot));
+                        added += more;
+                    }
+                    1 if random.chance(0.1) => index.settle(key),
+                    2 => _ = index.step(key),
+                    _ => {}
+                }
+            }
+            index.settle(key);
+            let mut found = Vec::new();
+            index.walk(
+                key,
+                |_| false,
+                |slot| {
+                    found.push(slot);
+                    true
+                },
+            );
+            let mut wanted: Vec<u32> = (0..added).filter(|slot| !gone(*slot)).collect();
+            wanted.sort_by_key(|slot| &keys[*slot as usize]);
+            assert!(found == wanted, "seed {seed}");
+        }
+    }
 
     #[test]
     fn small_steps_between_other_things_give_the_same_order_as_everything_at_once() {

@@ -60,6 +60,21 @@ impl KeyTable {
     pub(super) fn insert(&mut self, tag: KeyTag, slot: u32) {
         self.shards[tag.shard()].insert_unique(tag.hash(), Place { tag, slot }, |place| place.tag.hash());
     }
+
+    /// Forgets a slot.
+    pub(super) fn remove(&mut self, tag: KeyTag, slot: u32) {
+        let found = self.shards[tag.shard()]
+            .find_entry(tag.hash(), |place| place.slot == slot)
+            .expect("what is removed was inserted");
+        found.remove();
+    }
+
+    /// Gives memory back where most of a shard is empty.
+    pub(super) fn shrink(&mut self) {
+        for shard in self.shards.iter_mut().filter(|shard| shard.len() < shard.capacity() / 4) {
+            shard.shrink_to(shard.len() * 2, |place| place.tag.hash());
+        }
+    }
 }
 
 /// A part of a table that is filled at once, apart from the others.
@@ -137,5 +152,9 @@ mod tests {
         assert_eq!(table.find(tag, |slot| slot == 2), Some(2));
         assert_eq!(table.find(tag, |slot| slot == 3), None);
         assert_eq!(table.find(KeyTag(23), |_| true), None, "another tag in the same shard");
+        table.remove(tag, 1);
+        assert_eq!((table.find(tag, |slot| slot == 1), table.find(tag, |slot| slot == 2)), (None, Some(2)));
+        table.shrink();
+        assert_eq!(table.find(tag, |_| true), Some(2));
     }
 }

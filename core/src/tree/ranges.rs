@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::id::{Lsn, Version};
+use crate::id::{Hlc, Lsn, Version};
 
 /// What deleted a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,19 @@ impl RangeTombstones {
         starts.into_iter().filter_map(|start| self.fragments.remove_entry(&start)).collect()
     }
 
+    /// Forgets the fragments that were deleted at or below an HLC: nothing arrives any more that they would hold against.
+    /// Says how many those were.
+    pub(super) fn forget(&mut self, until: Hlc) -> usize {
+        let before = self.fragments.len();
+        self.fragments.retain(|_, fragment| fragment.cut.version.hlc > until);
+        before - self.fragments.len()
+    }
+
+    /// How many fragments there are.
+    pub(super) fn len(&self) -> usize {
+        self.fragments.len()
+    }
+
     /// Its fragments in key order: first key, end, what deleted it.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], Cut)> {
         self.fragments.iter().map(|(start, fragment)| (&start[..], &fragment.to[..], fragment.cut))
@@ -106,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::id::{Hlc, OriginTag};
+    use crate::id::OriginTag;
 
     fn cut(hlc: u64) -> Cut {
         Cut { version: Version { hlc: Hlc::new(hlc), origin: OriginTag::new(1) }, lsn: Lsn::new(hlc) }

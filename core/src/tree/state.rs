@@ -3,12 +3,15 @@
 //! One lock covers it: a group appears at once, so a reader never sees a later write of an origin without the earlier
 //! ones, nor half of a batch, whatever partitions they are in.
 
+mod reaping;
+
 use std::ops::Range;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::Xxh3;
 
+use self::reaping::Leavings;
 use super::deadlines::Deadlines;
 use super::entry::{Entry, Row, Value};
 use super::index::KeyIndex;
@@ -43,6 +46,8 @@ pub(super) struct State {
     deadlines: Deadlines,
     pub(super) ranges: RangeTombstones,
     pub(super) superseded: Superseded,
+    /// What is left of what was reaped.
+    leavings: Leavings,
     /// The end of the applied log.
     pub(super) next_lsn: Lsn,
     pub(super) progress: Progress,
@@ -61,6 +66,7 @@ impl State {
             deadlines: Deadlines::default(),
             ranges: RangeTombstones::default(),
             superseded: Superseded::default(),
+            leavings: Leavings::default(),
             next_lsn: Lsn::ZERO,
             progress: Progress::default(),
         }
@@ -228,9 +234,8 @@ impl State {
     }
 
     fn insert(&mut self, tag: KeyTag, fresh: Entry) {
-        let slot = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys fit the memory of a tree");
         self.count(&fresh);
-        self.entries.push(fresh);
+        let slot = self.put_somewhere(fresh);
         self.table.insert(tag, slot);
         self.index.get_mut().push(slot);
     }
@@ -283,7 +288,7 @@ impl State {
 
     /// How many entries there are, tombstones included.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - self.leavings.len()
     }
 
     fn slot(&self, tag: KeyTag, key: &[u8]) -> Option<u32> {
@@ -310,7 +315,10 @@ impl State {
         let mut index = self.index.lock();
         let key = |slot: u32| self.entries[slot as usize].key();
         index.settle(key);
-        index.walk(key, before, |slot| visit(&self.entries[slot as usize]));
+        index.walk(key, before, |slot| {
+            let entry = &self.entries[slot as usize];
+            entry.is_gone() || visit(entry)
+        });
     }
 
     /// The value of a key; `now` is asked only if it can expire.

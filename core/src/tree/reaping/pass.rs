@@ -1,0 +1,173 @@
+//! [`Tree::reap`]: one pass.
+
+use parking_lot::Mutex;
+
+use super::horizon::Horizon;
+use super::report::{Graves, ReapHold, ReapReport};
+use crate::error::Error;
+use crate::id::{Hlc, Lsn};
+use crate::tree::Tree;
+use crate::tree::state::State;
+
+/// Slices after which others get the processor.
+const SLICES_PER_STEP: usize = 8;
+
+/// What others say about a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReapTerms {
+    /// Takes nothing out.
+    pub dry_run: bool,
+    /// Every reader of the log has acknowledged what lies below.
+    pub acknowledged: Lsn,
+    /// Which one has not acknowledged more.
+    pub slowest: Option<String>,
+    /// A peer that must be heard first: whether this log went back to an older copy, only peers can tell.
+    pub unheard: Option<String>,
+    /// The lowest HLC of what could not be applied and is kept aside.
+    pub parked: Option<Hlc>,
+}
+
+/// What is remembered between passes.
+#[derive(Debug, Default)]
+pub(in crate::tree) struct Reaper {
+    horizon: tokio::sync::Mutex<Horizon>,
+    last: Mutex<Option<ReapReport>>,
+}
+
+impl Tree {
+    /// Takes out of the state what is dead for good: tombstones, expired entries and deleted ranges that nothing can meet
+    /// any more that is older. Says what went, what is left, and what keeps it. In slices, between which writes go on.
+    ///
+    /// # Errors
+    /// When the tree is stopping.
+    pub async fn reap(&self, terms: &ReapTerms) -> Result<ReapReport, Error> {
+        let mut horizon = self.0.reaper.horizon.lock().await;
+        // Before the look at the frontier: what is written after it has a higher HLC.
+        let closed = self.0.writer.local_promise().await.unwrap_or(Hlc::ZERO);
+        let (held_by, complete) = self.raise_reaped(&mut horizon, terms, closed);
+        let gone = if terms.dry_run { Graves::default() } else { self.take_out_dead().await? };
+        self.0.gauges.reaped(gone);
+        let now = self.0.clock.wall_millis();
+        let report = {
+            let state = self.0.applied.state.read();
+            ReapReport { reaped: state.progress.reaped, gone, left: state.graves(now), held_by, complete }
+        };
+        *self.0.reaper.last.lock() = Some(report.clone());
+        Ok(report)
+    }
+
+    /// What the last pass reported.
+    pub fn last_reaping(&self) -> Option<ReapReport> {
+        self.0.reaper.last.lock().clone()
+    }
+
+    /// Raises the HLC up to which the dead may go, as far as that is possible. Answers what keeps the rest, and up to
+    /// where that is.
+    fn raise_reaped(&self, horizon: &mut Horizon, terms: &ReapTerms, closed: Hlc) -> (ReapHold, Hlc) {
+        let age = Hlc::from_millis(self.oldest_kept());
+        // Within the lock of the state: whoever becomes known as a member later finds what is decided here, and is
+        // measured by it before a record of it is taken.
+        let mut state = self.0.applied.state.write();
+        let Some((hold, complete)) = self.complete(&state, terms, closed, age) else {
+            return (ReapHold::Undeclared, Hlc::ZERO);
+        };
+        if let Some(unheard) = &terms.unheard {
+            return (ReapHold::Unheard(unheard.clone()), complete);
+        }
+        let Some(to) = horizon.look(complete, state.next_lsn, terms.acknowledged) else {
+            return (terms.slowest.clone().map_or(hold, ReapHold::Consumer), complete);
+        };
+        if to > state.progress.reaped && state.is_read() {
+            return (ReapHold::Reading, complete);
+        }
+        if !terms.dry_run {
+            state.raise_reaped(to);
+        }
+        (hold, complete)
+    }
+
+    /// Up to which HLC everything is applied that may ever come, and who has no more; None while nobody knows who takes
+    /// part.
+    fn complete(
+        &self,
+        state: &State,
+        terms: &ReapTerms,
+        closed: Hlc,
+        age: Hlc,
+    ) -> Option<(ReapHold, Hlc)> {
+        let (own, frontier) = (self.0.identity.origin(), &state.progress.frontier);
+        let origins = self.members()?.into_iter().map(|(origin, name)| {
+            // The own promise counts what has its HLC already and is not applied yet.
+            let promised = if origin == own { closed } else { Hlc::ZERO };
+            (ReapHold::Origin(name), frontier.get(origin).max(promised))
+        });
+        let parked = terms.parked.map(|parked| (ReapHold::Parked, Hlc::new(parked.get().saturating_sub(1))));
+        origins.chain([(ReapHold::Age, age)]).chain(parked).min_by_key(|(_, hlc)| *hlc)
+    }
+
+    /// When something must have died to go, by the clock here.
+    fn oldest_kept(&self) -> u64 {
+        let kept = u64::try_from(self.0.limits.reap_after.as_millis()).unwrap_or(u64::MAX);
+        self.0.clock.wall_millis().saturating_sub(kept)
+    }
+
+    async fn take_out_dead(&self) -> Result<Graves, Error> {
+        let mut gone = Graves::default();
+        let now = self.0.clock.wall_millis();
+        let expired_by = self.oldest_kept();
+        let graves = self.0.applied.state.read().graves(now);
+        let mut from = (graves.tombstones + graves.expired > 0).then_some(0);
+        while let Some(first) = from {
+            let (applied, most) = (self.0.applied.clone(), self.0.limits.reap_slots);
+            let step = self.0.tasks.blocking(move || {
+                let (mut next, mut went) = (Some(first), Graves::default());
+                for _ in 0..SLICES_PER_STEP {
+                    let Some(at) = next else { break };
+                    let (after, more) = applied.state.write().reap_slots(at, most, expired_by);
+                    next = after;
+                    went += more;
+                }
+                (next, went)
+            });
+            let (next, went) = step.await?;
+            from = next;
+            gone += went;
+            tokio::task::yield_now().await;
+        }
+        if graves.ranges > 0 {
+            gone += self.0.applied.state.write().reap_ranges();
+        }
+        if gone.total() > 0 {
+            self.sweep().await?;
+        }
+        Ok(gone)
+    }
+
+    /// Gives up the places of what was reaped, once there are many.
+    async fn sweep(&self) -> Result<(), Error> {
+        let applied = self.0.applied.clone();
+        let swept = self.0.tasks.blocking(move || {
+            while applied.state.read().settle_some() {}
+            if !applied.state.write().begin_sweep() {
+                return;
+            }
+            while applied.state.read().sweep_some() {}
+            applied.state.write().end_sweep();
+        });
+        Ok(swept.await?)
+    }
+}
+
+impl Default for ReapTerms {
+    /// Nobody reads the log, and nothing is kept aside.
+    fn default() -> Self {
+        Self {
+            dry_run: false,
+            acknowledged: Lsn::new(u64::MAX),
+            slowest: None,
+            unheard: None,
+            parked: None,
+        }
+    }
+}
+

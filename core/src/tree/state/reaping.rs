@@ -1,0 +1,150 @@
+//! Takes out of a [`State`] what is dead for good, a few entries under one lock.
+//!
+//! A place in the order of keys cannot be given up at once: what was reaped stays there, invisible, until a sweep has
+//! passed; then its slot is used again.
+
+use std::sync::Arc;
+
+use super::State;
+use crate::id::Hlc;
+use crate::tree::entry::Entry;
+use crate::tree::key_table::KeyTag;
+use crate::tree::reaping::{Graves, Reading};
+
+/// A sweep is worth its while when one entry of so many is gone.
+const SWEPT_SHARE: usize = 16;
+
+/// What is left of entries that were reaped, and who must not be overtaken.
+#[derive(Debug, Default)]
+pub(super) struct Leavings {
+    /// Slots that the order of keys still knows.
+    gone: Vec<u32>,
+    /// Slots that nothing knows any more.
+    vacant: Vec<u32>,
+    readings: Arc<()>,
+}
+
+impl Leavings {
+    pub(super) fn len(&self) -> usize {
+        self.gone.len() + self.vacant.len()
+    }
+}
+
+impl State {
+    /// Held by whoever reads the entries one after another while groups are applied in between: nothing newer is reaped
+    /// until it is dropped. To be taken in one look with the positions that the reading begins with.
+    pub(in crate::tree) fn begin_reading(&self) -> Reading {
+        Reading::new(&self.leavings.readings)
+    }
+
+    /// Whether somebody reads the entries.
+    pub(in crate::tree) fn is_read(&self) -> bool {
+        Arc::strong_count(&self.leavings.readings) > 1
+    }
+
+    /// From now on what is dead may go up to an HLC, unless somebody reads the entries.
+    pub(in crate::tree) fn raise_reaped(&mut self, to: Hlc) {
+        if !self.is_read() {
+            self.progress.reaped = self.progress.reaped.max(to);
+        }
+    }
+
+    /// What is dead and still there when the clock says `now`.
+    pub(in crate::tree) fn graves(&self, now: u64) -> Graves {
+        Graves {
+            tombstones: self.len() as u64 - self.live,
+            expired: self.deadlines.passed(now),
+            ranges: self.ranges.len() as u64,
+        }
+    }
+
+    /// Takes out what may go of `most` slots, from one on; `expired_by` is when a deadline has passed. Answers the slot
+    /// after, None at the end, and what went.
+    pub(in crate::tree) fn reap_slots(
+        &mut self,
+        from: usize,
+        most: usize,
+        expired_by: u64,
+    ) -> (Option<usize>, Graves) {
+        let (mut graves, until) = (Graves::default(), self.progress.reaped);
+        let end = self.entries.len().min(from + most);
+        for slot in from..end {
+            let entry = &self.entries[slot];
+            if entry.is_gone() || entry.version.hlc > until {
+                continue;
+            }
+            match (entry.is_live(), entry.deadline_ms()) {
+                (false, _) => graves.tombstones += 1,
+                (true, Some(deadline)) if deadline <= expired_by => graves.expired += 1,
+                _ => continue,
+            }
+            self.take_out(slot);
+        }
+        ((end < self.entries.len()).then_some(end), graves)
+    }
+
+    fn take_out(&mut self, slot: usize) {
+        let entry = &mut self.entries[slot];
+        let known = u32::try_from(slot).expect("slots are counted in 32 bits");
+        self.bytes -= entry.bytes() as u64;
+        self.live -= u64::from(entry.is_live());
+        if let Some(deadline) = entry.deadline_ms() {
+            self.deadlines.remove(deadline);
+        }
+        self.table.remove(KeyTag::of(entry.key()), known);
+        entry.leave();
+        self.leavings.gone.push(known);
+    }
+
+    /// Forgets the deleted ranges that may go.
+    pub(in crate::tree) fn reap_ranges(&mut self) -> Graves {
+        let ranges = self.ranges.forget(self.progress.reaped) as u64;
+        Graves { ranges, ..Graves::default() }
+    }
+
+    /// Begins to give up the places of what was reaped in the order of keys, if it is worth while. Says whether it is.
+    /// One sweep at a time, and nothing is reaped meanwhile.
+    pub(in crate::tree) fn begin_sweep(&mut self) -> bool {
+        let worth = !self.leavings.gone.is_empty()
+            && self.leavings.gone.len() * SWEPT_SHARE >= self.entries.len() - self.leavings.vacant.len();
+        if worth {
+            self.index.get_mut().begin_sweep(|slot| self.entries[slot as usize].is_gone());
+        }
+        worth
+    }
+
+    /// Goes on with it. Says whether there may be more to do.
+    pub(in crate::tree) fn sweep_some(&self) -> bool {
+        self.index.lock().sweep_some(|slot| self.entries[slot as usize].is_gone())
+    }
+
+    /// Ends a sweep: the slots of what was reaped are used again, and memory is given back.
+    pub(in crate::tree) fn end_sweep(&mut self) {
+        for slot in &self.leavings.gone {
+            self.entries[*slot as usize].vacate();
+        }
+        self.leavings.vacant.append(&mut self.leavings.gone);
+        self.leavings.gone = Vec::new();
+        while self.entries.last().is_some_and(Entry::is_gone) {
+            self.entries.pop();
+        }
+        let slots = self.entries.len();
+        self.leavings.vacant.retain(|slot| (*slot as usize) < slots);
+        self.leavings.vacant.shrink_to(self.leavings.vacant.len() * 2);
+        if slots < self.entries.capacity() / 4 {
+            self.entries.shrink_to(slots * 2);
+        }
+        self.table.shrink();
+    }
+
+    /// Puts an entry into a slot that is free. Answers which.
+    pub(super) fn put_somewhere(&mut self, fresh: Entry) -> u32 {
+        if let Some(slot) = self.leavings.vacant.pop() {
+            self.entries[slot as usize] = fresh;
+            return slot;
+        }
+        let slot = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys fit the memory of a tree");
+        self.entries.push(fresh);
+        slot
+    }
+}
