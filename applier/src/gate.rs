@@ -155,7 +155,7 @@ impl Gate {
         let mut items = Vec::with_capacity(page.groups.len());
         let (mut closed, mut duplicates) = (queue.closed, 0);
         for PageGroup { closed: promised, blocks } in page.groups {
-            let fresh = sift(blocks, queue, closed, &mut duplicates)?;
+            let fresh = sift(blocks, queue, closed, applied.reaped, &mut duplicates)?;
             if fresh.is_empty() {
                 items.extend((promised > closed).then_some(Item::Closed(promised)));
             } else {
@@ -352,6 +352,7 @@ fn sift(
     blocks: Vec<Block>,
     queue: &Queue,
     closed: Hlc,
+    reaped: Hlc,
     duplicates: &mut u64,
 ) -> Result<Vec<(Block, u16)>, Refusal> {
     let mut fresh: Vec<(Block, u16)> = Vec::with_capacity(blocks.len());
@@ -373,9 +374,22 @@ fn sift(
             );
             return Err(Refusal::new(RefusalKind::Malformed, detail));
         }
+        if first <= reaped {
+            return Err(too_late(first, reaped));
+        }
         fresh.push((block, skip));
     }
     Ok(fresh)
+}
+
+/// A record of an origin that nothing waited for: not a member when the dead were reaped.
+fn too_late(first: Hlc, reaped: Hlc) -> Refusal {
+    Refusal::new(
+        RefusalKind::Reaped,
+        format!(
+            "a record at {first} comes too late: what was deleted up to {reaped} is forgotten here, and it might bring it back. Its origin did not take part then. Let it begin again with an empty tree under a new name, be seeded, and write anew what it alone has"
+        ),
+    )
 }
 
 fn covered_records(block: &Block, admitted: &OriginMarks) -> u64 {

@@ -44,6 +44,8 @@ pub(crate) enum RefusalKind {
     Paused,
     /// The operator here has sealed the caller, or an origin, out.
     Sealed,
+    /// A record is older than what was reaped here.
+    Reaped,
 }
 
 impl RefusalKind {
@@ -68,6 +70,7 @@ impl RefusalKind {
             Self::Busy => "busy",
             Self::Paused => "paused",
             Self::Sealed => "sealed",
+            Self::Reaped => "reaped",
         }
     }
 
@@ -90,6 +93,7 @@ impl RefusalKind {
             | Self::TwoCopies
             | Self::OwnOrigin
             | Self::TooLarge
+            | Self::Reaped
             | Self::Malformed
             | Self::Sealed => false,
         }

@@ -80,6 +80,11 @@ pub struct Limits {
     /// How long a write of another cluster may wait for what it depends on before neighbours that forward on demand are
     /// asked for it; zero: none is ever asked.
     pub relay_after: Duration,
+    /// How long the dead are kept at least though nothing older can arrive: a cluster that joins and writes before it has
+    /// heard of them is not refused unless its clock is further behind than this.
+    pub reap_after: Duration,
+    /// Entries that are looked at under one lock when the dead are reaped.
+    pub reap_slots: usize,
     /// Longest time a committer waits for company before it writes a group.
     pub linger: Duration,
 }
@@ -111,6 +116,8 @@ impl Default for Limits {
             wal_retention: Duration::ZERO,
             wal_max_bytes: 0,
             relay_after: Duration::from_secs(5),
+            reap_after: Duration::from_mins(1),
+            reap_slots: 4096,
             linger: Duration::from_micros(50),
         }
     }
@@ -135,6 +142,8 @@ impl Limits {
             snapshot_bytes_per_second: 256 * 1024,
             snapshot_pause: Duration::from_millis(200),
             gc_floor: Duration::from_hours(1),
+            reap_after: Duration::ZERO,
+            reap_slots: 8,
             linger: Duration::ZERO,
             ..Self::default()
         }

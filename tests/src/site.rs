@@ -74,6 +74,19 @@ impl Site {
         self.peers.push(Peer { send, ..peer });
     }
 
+    /// Knows nobody any more, from the next start.
+    pub fn alone(&mut self) {
+        self.peers.clear();
+    }
+
+    /// Tells the running site of the peers that it does not know yet.
+    pub async fn join(&self) {
+        let cluster = self.cluster.as_ref().expect("it runs");
+        for peer in &self.peers {
+            cluster.add_peer(peer.clone()).await.expect("a new peer");
+        }
+    }
+
     /// Starts it.
     ///
     /// # Errors

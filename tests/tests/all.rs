@@ -15,6 +15,7 @@ mod minutes;
 mod no_loops;
 mod peers;
 mod ranges;
+mod reaping;
 mod relay;
 mod retention;
 mod simulation;

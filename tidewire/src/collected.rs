@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use tidewire_core::gc::{Claim, GcReport, Holder};
+use tidewire_core::tree::{Graves, ReapReport};
 use tidewire_core::wal::Bounds;
+
+use crate::status::DeadStatus;
 
 /// What a log holds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -51,6 +54,23 @@ pub(crate) struct HeldBy {
     pub(crate) bytes: u64,
 }
 
+/// What was dead and left the state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Reaped {
+    pub(crate) tombstones: u64,
+    pub(crate) expired: u64,
+    pub(crate) ranges: u64,
+    /// What is still there, and what keeps it.
+    pub(crate) left: DeadStatus,
+}
+
+impl From<&ReapReport> for Reaped {
+    fn from(report: &ReapReport) -> Self {
+        let Graves { tombstones, expired, ranges } = report.gone;
+        Self { tombstones, expired, ranges, left: DeadStatus::of(report) }
+    }
+}
+
 /// What a pass did, or would do.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Collected {
@@ -66,6 +86,7 @@ pub(crate) struct Collected {
     /// Snapshots that the pass took first, so that more could go.
     pub(crate) snapshots: u32,
     pub(crate) consumers: Vec<CollectedConsumer>,
+    pub(crate) reaped: Reaped,
 }
 
 impl From<&GcReport> for Collected {
@@ -90,6 +111,7 @@ impl From<&GcReport> for Collected {
             }),
             checkpoint: report.checkpoint.to_string(),
             snapshots: report.snapshots,
+            reaped: Reaped::from(&report.reaping),
             consumers: report
                 .consumers
                 .iter()

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tidewire_core::tree::{ReapHold, ReapReport};
 
 use crate::config::Peer;
 
@@ -108,6 +109,58 @@ pub struct TreeStatus {
     /// Its newest snapshot; absent while there is none.
     #[serde(default)]
     pub snapshot: Option<SnapshotStatus>,
+    /// What is dead in it and not forgotten yet.
+    #[serde(default)]
+    pub dead: DeadStatus,
+}
+
+/// What is dead in a tree: kept until nothing older can arrive that would have to lose against it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct DeadStatus {
+    /// Deleted keys.
+    pub tombstones: u64,
+    /// Keys whose deadline has passed.
+    pub expired: u64,
+    /// Deleted ranges, in pieces that do not overlap.
+    pub ranges: u64,
+    /// The HLC up to which the dead are forgotten.
+    pub reaped: String,
+    /// What keeps the rest, as the last pass of the collector found; absent where nothing is dead.
+    #[serde(default)]
+    pub held_by: Option<String>,
+    /// Up to when whatever keeps it would let it go, in milliseconds since 1970: for a cluster, up to when its writes are
+    /// complete here.
+    #[serde(default)]
+    pub held_since_ms: Option<u64>,
+}
+
+impl DeadStatus {
+    /// What a pass of the collector left.
+    pub(crate) fn of(report: &ReapReport) -> Self {
+        let held = (report.left.total() > 0).then_some(report);
+        Self {
+            tombstones: report.left.tombstones,
+            expired: report.left.expired,
+            ranges: report.left.ranges,
+            reaped: report.reaped.to_string(),
+            held_by: held.map(|report| held_by(&report.held_by)),
+            held_since_ms: held.map(|report| report.complete.millis()),
+        }
+    }
+}
+
+/// What keeps the dead, for people.
+fn held_by(hold: &ReapHold) -> String {
+    match hold {
+        ReapHold::Undeclared => "the start of the cluster".to_owned(),
+        ReapHold::Origin(name) => format!("writes of {name} that may still come"),
+        ReapHold::Consumer(name) => format!("{name}, which has not acknowledged more of the log"),
+        ReapHold::Unheard(name) => format!("{name}, which was not heard since the start"),
+        ReapHold::Seed => "the seed that this tree waits for".to_owned(),
+        ReapHold::Reading => "a snapshot that is written or sent".to_owned(),
+        ReapHold::Parked => "a write that is kept aside".to_owned(),
+        ReapHold::Age => "nobody: it died a moment ago".to_owned(),
+    }
 }
 
 /// The newest snapshot of a tree: opening the tree replays the log from what it covers.

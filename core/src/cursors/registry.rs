@@ -24,6 +24,8 @@ struct Position {
     fell_off: bool,
     /// That a report was not taken has been said.
     warned: bool,
+    /// It has not said since the start from where it needs the log, and is expected to.
+    awaited: bool,
 }
 
 /// Where positions of a log can be at present.
@@ -121,6 +123,19 @@ impl Registry {
         self.take(consumer, cursor, false)
     }
 
+    /// From now on it counts as not heard until it says from where it needs the log.
+    pub fn expect(&self, consumer: &str) {
+        if let Some(position) = self.consumers.lock().get_mut(consumer) {
+            position.awaited = true;
+        }
+    }
+
+    /// A consumer that is expected and was not heard yet.
+    pub fn unheard(&self) -> Option<String> {
+        let consumers = self.consumers.lock();
+        consumers.iter().find(|(_, position)| position.awaited).map(|(name, _)| name.clone())
+    }
+
     /// Takes over from where on a consumer needs the log, also if that lies behind what it has reported: it went back
     /// itself, or is seeded. Stored with the next flush.
     pub fn hold(&self, consumer: &str, cursor: Cursor) -> ReportOutcome {
@@ -145,7 +160,10 @@ impl Registry {
                 return ReportOutcome::Unmoved;
             }
             let moved = position.reported != Some(cursor);
-            *position = Position { reported: Some(cursor), stored: position.stored, ..Position::default() };
+            // Who says where to begin was heard; who reports progress has been before.
+            let awaited = position.awaited && !may_go_back;
+            *position =
+                Position { reported: Some(cursor), stored: position.stored, awaited, ..Position::default() };
             if moved {
                 self.reported.notify_one();
             }

@@ -56,6 +56,7 @@ impl Keeper {
             dry_run: false,
             may_snapshot: urgent,
             wal_retention: Some(self.limits.wal_retention).filter(|age| *age > Duration::ZERO),
+            parked: None,
         };
         let report = match collect(&self.tree, &self.registry, options).await {
             Ok(report) => report,
@@ -70,7 +71,8 @@ impl Keeper {
             alarm(&report, bound);
         }
         let waits = matches!(report.holder, Holder::Consumer(_)) && report.held_bytes > 0;
-        PassOutcome { trimmed: report.trimmed_records > 0, blocked: urgent || waits }
+        let (gone, left) = (report.reaping.gone.total(), report.reaping.left.total());
+        PassOutcome { trimmed: report.trimmed_records > 0 || gone > 0, blocked: urgent || waits || left > 0 }
     }
 }
 

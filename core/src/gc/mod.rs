@@ -1,4 +1,4 @@
-//! What a log may forget, and who keeps it from forgetting more.
+//! What a log may forget, and who keeps it from forgetting more; and when the dead leave the state.
 //!
 //! [`Retention`] decides, from stored positions and nothing else; [`collect`] makes one pass: it stores what consumers
 //! have reported, has the tree take snapshots if only its own recovery holds the log back, trims, and says what held.

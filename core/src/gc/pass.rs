@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::report::GcReport;
-use super::retention::Retention;
+use super::retention::{Holder, Retention};
 use crate::cursors::Registry;
 use crate::error::Error;
-use crate::id::Lsn;
-use crate::tree::{LogView, Tree};
+use crate::id::{Hlc, Lsn};
+use crate::tree::{LogView, ReapTerms, Tree};
 
 /// How a pass is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,16 +18,18 @@ pub struct PassOptions {
     pub may_snapshot: bool,
     /// What is older than this may go though a consumer needs it.
     pub wal_retention: Option<Duration>,
+    /// The lowest HLC of writes that could not be applied and are kept aside: nothing that they might meet is reaped.
+    pub parked: Option<Hlc>,
 }
 
-/// Lets a tree's log forget what nobody needs any more, and reports. A dry run changes nothing.
+/// Lets a tree's log forget what nobody needs any more, and its state what is dead for good, and reports. A dry run changes nothing.
 ///
 /// One pass of a tree at a time.
 ///
 /// # Errors
 /// When positions cannot be stored or read: then nothing is trimmed. When the log cannot be trimmed.
 pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> Result<GcReport, Error> {
-    let PassOptions { dry_run, may_snapshot, wal_retention } = options;
+    let PassOptions { dry_run, may_snapshot, wal_retention, parked } = options;
     if !dry_run {
         registry.flush().await?;
     }
@@ -52,6 +54,18 @@ pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> 
     let retention = if dry_run && snapshots > 0 { wanted } else { decide(checkpoint) };
     let after =
         if dry_run { tree.bounds_after_trim(retention.keep) } else { tree.trim(retention.keep).await? };
+    let asked = Retention::of_consumers(consumers, incarnation, &after);
+    let terms = ReapTerms {
+        dry_run,
+        acknowledged: asked.keep,
+        slowest: match asked.holder {
+            Holder::Consumer(name) => Some(name),
+            Holder::Nobody | Holder::Checkpoint | Holder::Age => None,
+        },
+        unheard: registry.unheard(),
+        parked,
+    };
+    let reaping = tree.reap(&terms).await?;
     let bytes_after = |lsn: Lsn| LogView::bytes_after(tree, lsn);
     let (trimmed_records, trimmed_bytes) = if dry_run {
         // Writes may have come in between.
@@ -71,6 +85,7 @@ pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> 
         snapshots,
         consumers: GcReport::consumers_of(&retention, &after, bytes_after),
         holder: retention.holder,
+        reaping,
         before,
         after,
     };
@@ -94,6 +109,8 @@ fn tell(report: &GcReport) {
         retained = report.after.retained_bytes,
         keep = %report.keep,
         held_by,
+        reaped = report.reaping.gone.total(),
+        dead = report.reaping.left.total(),
         "log collected"
     );
     for consumer in report.fell_off() {

@@ -2,6 +2,7 @@
 
 use super::retention::{Claim, Holder, Retention};
 use crate::id::{Lsn, TreeName};
+use crate::tree::ReapReport;
 use crate::wal::Bounds;
 
 /// A consumer as a pass saw it.
@@ -42,6 +43,8 @@ pub struct GcReport {
     pub snapshots: u32,
     /// Every consumer, by name.
     pub consumers: Vec<ConsumerReport>,
+    /// What left the state.
+    pub reaping: ReapReport,
 }
 
 impl GcReport {

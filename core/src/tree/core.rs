@@ -12,6 +12,7 @@ use super::members::Members;
 use super::observer::{Observer, Observers, Observing};
 use super::open::TreeGauges;
 use super::operation::{Operation, PutOptions};
+use super::reaping::{Graves, Reaper};
 use super::seed::SeedBook;
 use super::snapshot::Snapshots;
 use super::state::State;
@@ -46,6 +47,8 @@ pub struct TreeSize {
     pub entries: u64,
     /// Bytes of keys and values in memory, tombstones included.
     pub state_bytes: u64,
+    /// What is dead and not reaped yet.
+    pub graves: Graves,
     /// What the log holds.
     pub log: Bounds,
 }
@@ -62,6 +65,7 @@ pub(super) struct Inner {
     pub(super) seeds: Arc<SeedBook>,
     /// None: not declared yet.
     pub(super) members: Mutex<Option<Members>>,
+    pub(super) reaper: Reaper,
     pub(super) tasks: Tasks,
 }
 
@@ -233,7 +237,9 @@ impl Tree {
         self.0.gauges.physical.set(i64::try_from(log.physical_bytes).unwrap_or(i64::MAX));
         let now = self.0.clock.wall_millis();
         let state = self.0.applied.state.read();
-        TreeSize { entries: state.live(now), state_bytes: state.bytes(), log }
+        let graves = state.graves(now);
+        self.0.gauges.show_graves(graves);
+        TreeSize { entries: state.live(now), state_bytes: state.bytes(), graves, log }
     }
 
     /// Shows what waits in its buffers.

@@ -81,6 +81,11 @@ impl Entry {
         (self.data, self.key_bytes, self.flags) = (Box::default(), 0, GONE);
     }
 
+    /// Whether nothing of it is left.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.is_gone() && self.key_bytes == 0
+    }
+
     /// Whether it was reaped.
     pub(super) fn is_gone(&self) -> bool {
         self.flags & GONE != 0

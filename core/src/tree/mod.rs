@@ -23,6 +23,7 @@ mod observer;
 mod open;
 mod operation;
 mod ranges;
+mod reaping;
 mod recovery;
 mod replay;
 mod replica;
@@ -60,6 +61,7 @@ pub use memory::MemTarget;
 pub use observer::{ObservedWrite, Observer, Observing};
 pub use open::{TreeConfig, TreeMetrics};
 pub use operation::{Operation, PutOptions};
+pub use reaping::{Graves, ReapHold, ReapReport, ReapTerms};
 pub use seed::{Imported, SEED_PIECE_BYTES, SeedReader, SeedWish, Staging};
 #[cfg(any(test, feature = "test-util"))]
 pub use snapshot::DECODERS;

@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::core::{AppliedState, Inner, Tree};
 use super::identity::{Consistency, TreeIdentity};
+use super::reaping::{Graves, Reaper};
 use super::recovery::{Recovered, Recovery};
 use super::snapshot::keep_snapshots;
 use crate::clock::HybridClock;
@@ -66,6 +67,9 @@ pub struct TreeMetrics {
     retained: Family<Labels, Gauge>,
     physical: Family<Labels, Gauge>,
     trimmed: Family<Labels, Counter>,
+    tombstones: Family<Labels, Gauge>,
+    ranges: Family<Labels, Gauge>,
+    reaped: Family<Labels, Counter>,
 }
 
 /// The gauges of one tree, brought up to date when its size is asked for.
@@ -74,6 +78,39 @@ pub(super) struct TreeGauges {
     pub(super) retained: Gauge,
     pub(super) physical: Gauge,
     pub(super) trimmed: Counter,
+    tombstones: Gauge,
+    ranges: Gauge,
+    /// Tombstones, expired entries, deleted ranges.
+    reaped: [Counter; 3],
+}
+
+impl TreeGauges {
+    fn new(metrics: &TreeMetrics, tree: &TreeName) -> Self {
+        let labels = vec![("tree", tree.to_string())];
+        let reaped = |kind: &str| {
+            let labels = vec![("tree", tree.to_string()), ("kind", kind.to_owned())];
+            metrics.reaped.get_or_create(&labels).clone()
+        };
+        Self {
+            retained: metrics.retained.get_or_create(&labels).clone(),
+            physical: metrics.physical.get_or_create(&labels).clone(),
+            trimmed: metrics.trimmed.get_or_create(&labels).clone(),
+            tombstones: metrics.tombstones.get_or_create(&labels).clone(),
+            ranges: metrics.ranges.get_or_create(&labels).clone(),
+            reaped: ["tombstone", "expired", "range"].map(reaped),
+        }
+    }
+
+    pub(super) fn show_graves(&self, graves: Graves) {
+        self.tombstones.set(i64::try_from(graves.tombstones).unwrap_or(i64::MAX));
+        self.ranges.set(i64::try_from(graves.ranges).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn reaped(&self, gone: Graves) {
+        for (counter, count) in self.reaped.iter().zip([gone.tombstones, gone.expired, gone.ranges]) {
+            counter.inc_by(count);
+        }
+    }
 }
 
 impl TreeMetrics {
@@ -87,6 +124,16 @@ impl TreeMetrics {
             retained: metrics.gauges("tidewire_wal_retained_bytes", "Bytes of the groups that a log retains"),
             physical: metrics.gauges("tidewire_wal_physical_bytes", "Bytes that the files of a log occupy"),
             trimmed: metrics.counters("tidewire_wal_trimmed_records", "Records that a log has let go of"),
+            tombstones: metrics
+                .gauges("tidewire_tombstones", "Deleted keys that are kept so that nothing older wins"),
+            ranges: metrics.gauges(
+                "tidewire_range_tombstones",
+                "Deleted ranges that are kept so that nothing older wins",
+            ),
+            reaped: metrics.counters(
+                "tidewire_reaped",
+                "Deleted keys, expired keys and deleted ranges that were forgotten",
+            ),
         }
     }
 }
@@ -211,11 +258,7 @@ impl Tree {
                 () = watched.watch_deadlines() => {}
             }
         });
-        let gauges = TreeGauges {
-            retained: config.tree_metrics.retained.get_or_create(&labels).clone(),
-            physical: config.tree_metrics.physical.get_or_create(&labels).clone(),
-            trimmed: config.tree_metrics.trimmed.get_or_create(&labels).clone(),
-        };
+        let gauges = TreeGauges::new(&config.tree_metrics, &config.name);
         let tree = Self(Arc::new(Inner {
             identity,
             gauges,
@@ -227,6 +270,7 @@ impl Tree {
             snapshots: recovered.snapshots,
             seeds: recovered.seeds,
             members: Mutex::default(),
+            reaper: Reaper::default(),
             tasks: config.tasks,
         }));
         tree.keep_snapshots();

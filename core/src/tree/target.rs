@@ -18,6 +18,9 @@ pub struct Progress {
     pub frontier: VersionVector,
     /// Which offsets of each origin are covered here.
     pub watermarks: Watermarks,
+    /// Up to which HLC the dead are reaped here: what is older and comes now comes too late, because what it would have
+    /// lost against may be gone.
+    pub reaped: Hlc,
 }
 
 /// What a call of [`ApplyTarget::apply`] did.

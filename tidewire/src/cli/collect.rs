@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Failure;
 use super::client::{Client, Connection, encode};
 use super::table::{Table, bytes_for_people};
-use crate::collected::Collected;
+use crate::collected::{Collected, Reaped};
 
 /// What `gc` takes.
 #[derive(Debug, Args)]
@@ -71,6 +71,7 @@ fn text(report: &Collected) -> String {
             bytes_for_people(holder.bytes)
         ),
     });
+    lines.push(dead(&report.reaped));
     let mut text = lines.join("\n") + "\n";
     if !report.consumers.is_empty() {
         let mut table = Table::new(["CONSUMER", "STATE", "FROM", "HOLDS"]);
@@ -92,10 +93,25 @@ fn text(report: &Collected) -> String {
     text
 }
 
+/// What left the state, and what keeps the rest.
+fn dead(reaped: &Reaped) -> String {
+    let count = |tombstones, expired, ranges| {
+        format!("{tombstones} tombstones, {expired} expired keys, {ranges} deleted ranges")
+    };
+    let left = &reaped.left;
+    let kept = left.held_by.as_ref().map_or_else(String::new, |held_by| format!(", kept by {held_by}"));
+    format!(
+        "forgot {}; left {}{kept}",
+        count(reaped.tombstones, reaped.expired, reaped.ranges),
+        count(left.tombstones, left.expired, left.ranges)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::collected::{CollectedConsumer, Held, HeldBy};
+    use crate::status::DeadStatus;
 
     #[test]
     fn the_report_names_who_holds_the_log_and_who_fell_off() {
@@ -112,6 +128,11 @@ mod tests {
             position: position.map(str::to_owned),
             bytes,
         };
+        let left = DeadStatus {
+            tombstones: 3,
+            held_by: Some("writes of d that may still come".into()),
+            ..DeadStatus::default()
+        };
         let report = Collected {
             tree: "orders".into(),
             dry_run: false,
@@ -126,6 +147,7 @@ mod tests {
                 consumer("peer b", "holds", Some("510"), 1 << 20),
                 consumer("peer c", "fell_off", None, 0),
             ],
+            reaped: Reaped { tombstones: 7, expired: 1, left, ..Reaped::default() },
         };
         let said = text(&report);
         for part in [
@@ -133,6 +155,8 @@ mod tests {
             "after   500..900",
             "held by peer b from 510 on, 1.0 MiB",
             "peer c    fell off: seed it anew",
+            "forgot 7 tombstones, 1 expired keys",
+            "left 3 tombstones, 0 expired keys, 0 deleted ranges, kept by writes of d",
         ] {
             assert!(said.contains(part), "{part} in\n{said}");
         }

@@ -56,14 +56,24 @@ pub(super) fn fetch(connection: &Connection) -> Result<(serde_json::Value, Statu
 }
 
 fn trees_table(trees: &[TreeStatus]) -> Table {
-    let mut table =
-        Table::new(["TREE", "PARTITIONS", "ENTRIES", "LOG", "RETAINED", "ON DISK", "PINNED BY", "SNAPSHOT"]);
+    let mut table = Table::new([
+        "TREE",
+        "PARTITIONS",
+        "ENTRIES",
+        "DEAD",
+        "LOG",
+        "RETAINED",
+        "ON DISK",
+        "PINNED BY",
+        "SNAPSHOT",
+    ]);
     for tree in trees {
         let log = &tree.log;
         table.row([
             tree.name.clone(),
             tree.partitions.to_string(),
             tree.entries.to_string(),
+            (tree.dead.tombstones + tree.dead.expired).to_string(),
             format!("{}..{}", log.first, log.next),
             bytes_for_people(log.retained_bytes),
             bytes_for_people(log.physical_bytes),

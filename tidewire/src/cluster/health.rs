@@ -1,11 +1,11 @@
 //! What a cluster says about itself: [`Status`], and whether it is ready.
 
-use tidewire_core::tree::Tree;
+use tidewire_core::tree::{ApplyTarget, Graves, ReapReport, Tree};
 use tidewire_core::wal::LogState;
 
 use super::handle::Cluster;
 use crate::status::{
-    Health, HealthState, ListenStatus, LogStatus, PeerState, SnapshotStatus, Status, TreeStatus,
+    DeadStatus, Health, HealthState, ListenStatus, LogStatus, PeerState, SnapshotStatus, Status, TreeStatus,
 };
 
 impl Cluster {
@@ -100,6 +100,7 @@ impl Cluster {
                 physical_bytes: size.log.physical_bytes,
                 pinned_by: self.pinned_by(tree),
             },
+            dead: dead_status(tree, size.graves),
             snapshot: tree.last_snapshot().map(|last| SnapshotStatus {
                 covered: last.covered.to_string(),
                 entries: last.entries,
@@ -108,4 +109,17 @@ impl Cluster {
             }),
         }
     }
+}
+
+/// What is dead at this moment, and what kept it when the collector looked last.
+fn dead_status(tree: &Tree, now: Graves) -> DeadStatus {
+    let last = tree.last_reaping().map(|report| DeadStatus::of(&ReapReport { left: now, ..report }));
+    let Graves { tombstones, expired, ranges } = now;
+    last.unwrap_or_else(|| DeadStatus {
+        tombstones,
+        expired,
+        ranges,
+        reaped: tree.progress().reaped.to_string(),
+        ..DeadStatus::default()
+    })
 }

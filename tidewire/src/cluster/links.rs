@@ -197,6 +197,7 @@ impl Links {
             let name = missing.enrolled.tree.identity().tree.clone();
             let consumer = consumer(&missing.peer);
             let checkpoint = missing.enrolled.cursors.register(&consumer).await?;
+            missing.enrolled.cursors.expect(&consumer);
             let mut state = self.state.lock();
             let place = (missing.peer.clone(), name);
             let (names, me) = (state.names.clone(), self.id.clone());

@@ -13,8 +13,10 @@ mod pass;
 mod reading;
 mod report;
 
-pub(super) use horizon::Horizon;
-pub(super) use pass::Reaper;
+#[cfg(test)]
+mod tests;
+
 pub use pass::ReapTerms;
+pub(super) use pass::Reaper;
 pub(super) use reading::Reading;
 pub use report::{Graves, ReapHold, ReapReport};

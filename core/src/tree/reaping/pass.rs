@@ -64,13 +64,17 @@ impl Tree {
     /// Raises the HLC up to which the dead may go, as far as that is possible. Answers what keeps the rest, and up to
     /// where that is.
     fn raise_reaped(&self, horizon: &mut Horizon, terms: &ReapTerms, closed: Hlc) -> (ReapHold, Hlc) {
-        let age = Hlc::from_millis(self.oldest_kept());
+        let age = (!self.0.limits.reap_after.is_zero()).then(|| Hlc::from_millis(self.oldest_kept()));
         // Within the lock of the state: whoever becomes known as a member later finds what is decided here, and is
         // measured by it before a record of it is taken.
         let mut state = self.0.applied.state.write();
         let Some((hold, complete)) = self.complete(&state, terms, closed, age) else {
             return (ReapHold::Undeclared, Hlc::ZERO);
         };
+        if self.0.seeds.wish().is_some() || !self.0.seeds.holes().is_empty() {
+            // What is missing here and comes with the seed must not be taken for dead.
+            return (ReapHold::Seed, complete);
+        }
         if let Some(unheard) = &terms.unheard {
             return (ReapHold::Unheard(unheard.clone()), complete);
         }
@@ -93,7 +97,7 @@ impl Tree {
         state: &State,
         terms: &ReapTerms,
         closed: Hlc,
-        age: Hlc,
+        age: Option<Hlc>,
     ) -> Option<(ReapHold, Hlc)> {
         let (own, frontier) = (self.0.identity.origin(), &state.progress.frontier);
         let origins = self.members()?.into_iter().map(|(origin, name)| {
@@ -102,7 +106,8 @@ impl Tree {
             (ReapHold::Origin(name), frontier.get(origin).max(promised))
         });
         let parked = terms.parked.map(|parked| (ReapHold::Parked, Hlc::new(parked.get().saturating_sub(1))));
-        origins.chain([(ReapHold::Age, age)]).chain(parked).min_by_key(|(_, hlc)| *hlc)
+        let age = age.map(|age| (ReapHold::Age, age));
+        origins.chain(age).chain(parked).min_by_key(|(_, hlc)| *hlc)
     }
 
     /// When something must have died to go, by the clock here.
@@ -161,13 +166,6 @@ impl Tree {
 impl Default for ReapTerms {
     /// Nobody reads the log, and nothing is kept aside.
     fn default() -> Self {
-        Self {
-            dry_run: false,
-            acknowledged: Lsn::new(u64::MAX),
-            slowest: None,
-            unheard: None,
-            parked: None,
-        }
+        Self { dry_run: false, acknowledged: Lsn::new(u64::MAX), slowest: None, unheard: None, parked: None }
     }
 }
-

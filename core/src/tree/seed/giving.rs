@@ -11,6 +11,7 @@ use crate::feed::Cursor;
 use crate::id::{ClusterId, Incarnation};
 use crate::tree::Tree;
 use crate::tree::log_view::LogView;
+use crate::tree::reaping::Reading;
 use crate::tree::snapshot::{ChunkBuilder, ChunkPlace, SnapshotFooter, SnapshotHeader, read_some};
 
 /// The largest piece of a seed: what one message carries.
@@ -47,6 +48,7 @@ pub(in crate::tree) struct Giving {
     after: Option<Bytes>,
     /// Nothing is left to be made.
     whole: bool,
+    _reading: Reading,
 }
 
 impl Tree {
@@ -58,7 +60,7 @@ impl Tree {
             return Err(Error::new(ErrorKind::Unavailable, said));
         }
         let epoch = self.0.seeds.epoch();
-        let header = self.snapshot_header(0);
+        let (header, reading) = self.snapshot_header(0);
         let mut giving = Giving {
             tree: self.clone(),
             epoch,
@@ -69,6 +71,7 @@ impl Tree {
             at: 0,
             after: None,
             whole: false,
+            _reading: reading,
         };
         giving.check()?;
         let first = giving.header.encode();

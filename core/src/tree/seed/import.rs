@@ -47,6 +47,7 @@ impl Tree {
         let (file, theirs) = self.survey().await?;
         let theirs = Arc::new(theirs);
         let one = self.0.snapshots.writing.lock().await;
+        let _reading = self.0.applied.state.read().begin_reading();
         let rules = Arc::new(self.rules(&theirs).await?);
         let line = self.step_above(&theirs, &rules).await?;
         let rewritten = if rules.gone_back.is_empty() {
@@ -197,7 +198,7 @@ impl Tree {
     }
 
     fn joined_header(&self, number: u64, theirs: &Theirs, rules: &Rules) -> SnapshotHeader {
-        let header = self.snapshot_header(number);
+        let (header, _reading) = self.snapshot_header(number);
         let mut ranges = rules.ranges.clone();
         for range in &header.ranges {
             range.add_to(&mut ranges);

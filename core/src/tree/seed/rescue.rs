@@ -75,7 +75,9 @@ fn lost(pair: &Pair, rules: &Rules, theirs: &RangeTombstones, line: Hlc) -> Opti
     let here = pair.here.as_ref()?;
     let partition = PartitionId::of(&pair.key, rules.partitions);
     let version = here.version;
-    let had = pair.row.as_ref().is_some_and(|row| row.version >= version)
+    // What is reaped there was had, and is dead.
+    let had = version.hlc <= rules.theirs.reaped
+        || pair.row.as_ref().is_some_and(|row| row.version >= version)
         || theirs.covering(&pair.key).is_some_and(|cut| cut.version >= version);
     if version.origin != rules.own || version.hlc > line || had || !rules.gone_back.contains(&partition) {
         return None;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::causal::{OriginMarks, Watermarks};
+use crate::causal::OriginMarks;
 use crate::id::{Hlc, Lsn, OriginTag, PartitionId, Version};
 use crate::tree::ranges::RangeTombstones;
 use crate::tree::target::Progress;
@@ -73,15 +73,14 @@ impl Rules {
         if version.origin != self.own {
             return side.frontier.get(version.origin) >= version.hlc;
         }
-        self.up_to(&side.watermarks, key).is_some_and(|mark| version.hlc <= mark)
-    }
-
-    /// Up to which HLC writes of this cluster in the key's partition are covered; none where the two sides do not mean
-    /// the same by that.
-    fn up_to(&self, marks: &Watermarks, key: &[u8]) -> Option<Hlc> {
         let partition = PartitionId::of(key, self.partitions);
-        let marks = marks.origin(self.own).filter(|_| !self.gone_back.contains(&partition))?;
-        Some(marks.get(partition).hlc)
+        if self.gone_back.contains(&partition) {
+            // The two sides do not mean the same writes by their marks. But up to where a side has reaped it had everything
+            // that was written before this log went back, and here nothing is reaped of what was written after.
+            return version.hlc <= side.reaped;
+        }
+        let marks = side.watermarks.origin(self.own);
+        marks.is_some_and(|marks| version.hlc <= marks.get(partition).hlc)
     }
 }
 
@@ -89,6 +88,8 @@ impl Rules {
 pub(super) fn joined(mine: &Progress, theirs: &Progress, partitions: u16) -> Progress {
     let mut progress = mine.clone();
     progress.frontier.join(&theirs.frontier);
+    // What was reaped there is not here either.
+    progress.reaped = mine.reaped.max(theirs.reaped);
     for (origin, marks) in theirs.watermarks.iter() {
         let mut both = OriginMarks::new(marks.incarnation(), partitions);
         for (partition, there) in marks.iter() {

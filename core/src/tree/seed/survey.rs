@@ -90,7 +90,7 @@ impl Theirs {
             observed.raise(origin, newest);
         }
         Self {
-            progress: Progress { frontier: header.progress.frontier.clone(), watermarks },
+            progress: Progress { watermarks, ..header.progress.clone() },
             observed,
             ranges,
             cuts,

@@ -35,7 +35,7 @@ fn progress(frontier: &[(OriginTag, u64)], mine: (u64, u64)) -> Progress {
     let mut watermarks = Watermarks::default();
     watermarks.insert(ME, marks(mine.0, mine.1));
     let frontier = frontier.iter().map(|(origin, hlc)| (*origin, Hlc::new(*hlc))).collect();
-    Progress { frontier, watermarks }
+    Progress { frontier, watermarks, reaped: Hlc::ZERO }
 }
 
 /// Here the third cluster is complete up to 10, at the giver up to 50; of this cluster the giver has what it wrote up to
@@ -92,6 +92,12 @@ fn a_write_of_this_cluster_above_the_givers_watermark_is_never_dead() {
     rules.gone_back.insert(PartitionId::ZERO);
     assert_eq!(rules.resolve(KEY, live(ME, 20), None), Choice::Here);
     assert_eq!(rules.resolve(KEY, None, live(ME, 30)), Choice::Row, "it was lost here");
+    // What is reaped on a side was known there: who has it still has missed that it died.
+    (rules.theirs.reaped, rules.mine.reaped) = (Hlc::new(20), Hlc::new(10));
+    assert_eq!(rules.resolve(KEY, live(ME, 20), None), buried(ME, 20));
+    assert_eq!(rules.resolve(KEY, live(ME, 21), None), Choice::Here);
+    assert_eq!(rules.resolve(KEY, None, live(ME, 10)), Choice::Nothing, "it died here");
+    assert_eq!(rules.resolve(KEY, None, live(ME, 11)), Choice::Row);
 }
 
 #[test]
@@ -109,7 +115,8 @@ fn a_range_deletes_what_either_side_has_below_it() {
 fn positions_are_joined_by_what_reaches_further() {
     let mine = progress(&[(THIRD, 10), (ME, 90)], (8, 40));
     let theirs = progress(&[(THIRD, 50), (ME, 45)], (4, 20));
-    let both = joined(&mine, &theirs, 1);
+    let both = joined(&mine, &Progress { reaped: Hlc::new(9), ..theirs.clone() }, 1);
+    assert_eq!(both.reaped, Hlc::new(9), "what the giver has reaped is not here either");
     assert_eq!((both.frontier.get(THIRD), both.frontier.get(ME)), (Hlc::new(50), Hlc::new(90)));
     let mark = |progress: &Progress| progress.watermarks.origin(ME).expect("known").get(PartitionId::ZERO);
     assert_eq!(mark(&both), Watermark { next: Offset::new(8), hlc: Hlc::new(40) });

@@ -61,6 +61,7 @@ fn header() -> SnapshotHeader {
         progress: Progress {
             frontier: [(OriginTag::new(3), Hlc::new(40))].into_iter().collect(),
             watermarks,
+            reaped: Hlc::new(33),
         },
         observed: [(OriginTag::new(9), Hlc::new(98))].into_iter().collect(),
         ranges: vec![RangeImage {

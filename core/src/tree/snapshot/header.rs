@@ -12,7 +12,9 @@ use crate::tree::target::Progress;
 
 const WHAT: &str = "the header of a snapshot";
 const MAGIC: &[u8; 4] = b"TWP1";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// Before anything was reaped.
+const FIRST_VERSION: u16 = 1;
 /// Magic, version, zero, length of the whole header: what is read first.
 pub(super) const PREFIX_BYTES: usize = 12;
 
@@ -66,6 +68,7 @@ impl SnapshotHeader {
             let Version { hlc, origin } = range.version;
             put_words(&mut bytes, &[hlc.get(), origin.get(), range.lsn.get()]);
         }
+        put_words(&mut bytes, &[self.progress.reaped.get()]);
         let length = u32::try_from(bytes.len() + 4).expect("deleted ranges are bounded in number and length");
         bytes[8..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
         let crc = checksum(self.incarnation.get(), &[&bytes]);
@@ -80,7 +83,7 @@ impl SnapshotHeader {
             return Err(FormatError::Magic("snapshot"));
         }
         let found = fields.u16()?;
-        if found != VERSION {
+        if !(FIRST_VERSION..=VERSION).contains(&found) {
             return Err(FormatError::Version { what: "snapshot", found, known: VERSION });
         }
         if fields.u16()? != 0 {
@@ -120,6 +123,9 @@ impl SnapshotHeader {
         }
         let count = fields.count(32)?;
         let ranges = (0..count).map(|_| read_range(&mut fields)).collect::<Result<_, _>>()?;
+        if bytes[4..6] != FIRST_VERSION.to_le_bytes() {
+            progress.reaped = Hlc::new(fields.u64()?);
+        }
         fields.finish()?;
         Ok(Self { incarnation, number, covered, written_ms, clock, partitions, progress, observed, ranges })
     }

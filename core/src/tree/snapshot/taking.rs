@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
 use crate::id::Lsn;
 use crate::tree::Tree;
 use crate::tree::core::AppliedState;
+use crate::tree::reaping::Reading;
 use crate::wal::WalStorage;
 
 /// What part of a chunk is read under one lock: groups are applied in between.
@@ -82,7 +83,7 @@ impl Tree {
         let _one = snapshots.writing.lock().await;
         let began = Instant::now();
         let number = snapshots.next_number();
-        let header = self.snapshot_header(number);
+        let (header, _reading) = self.snapshot_header(number);
         let taken = self.write_snapshot(&header, pace).await;
         match taken {
             Ok(snapshot) => {
@@ -100,13 +101,14 @@ impl Tree {
     }
 
     /// Everything that belongs to one position. What a local write may have seen is noted after it, so it covers at
-    /// least the rows of the position; what the rows hold from above, the replay adds.
-    pub(in crate::tree) fn snapshot_header(&self, number: u64) -> SnapshotHeader {
-        let (covered, progress, ranges) = {
+    /// least the rows of the position; what the rows hold from above, the replay adds. Nothing newer than what is reaped
+    /// at the position is reaped while the rows are read: of a late write the replay would not know that it had lost.
+    pub(in crate::tree) fn snapshot_header(&self, number: u64) -> (SnapshotHeader, Reading) {
+        let (covered, progress, ranges, reading) = {
             let state = self.0.applied.state.read();
-            (state.next_lsn, state.progress.clone(), state.ranges())
+            (state.next_lsn, state.progress.clone(), state.ranges(), state.begin_reading())
         };
-        SnapshotHeader {
+        let header = SnapshotHeader {
             incarnation: self.0.identity.incarnation,
             number,
             covered,
@@ -116,7 +118,8 @@ impl Tree {
             progress,
             observed: self.0.writer.observed(),
             ranges,
-        }
+        };
+        (header, reading)
     }
 
     async fn write_snapshot(&self, header: &SnapshotHeader, pace: u64) -> Result<SnapshotInfo, Error> {

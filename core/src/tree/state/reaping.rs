@@ -21,6 +21,8 @@ pub(super) struct Leavings {
     gone: Vec<u32>,
     /// Slots that nothing knows any more.
     vacant: Vec<u32>,
+    /// How many of those that are gone a sweep passes over now.
+    swept: usize,
     readings: Arc<()>,
 }
 
@@ -103,11 +105,13 @@ impl State {
     }
 
     /// Begins to give up the places of what was reaped in the order of keys, if it is worth while. Says whether it is.
-    /// One sweep at a time, and nothing is reaped meanwhile.
+    /// One sweep at a time; whoever began it ends it.
     pub(in crate::tree) fn begin_sweep(&mut self) -> bool {
-        let worth = !self.leavings.gone.is_empty()
+        let worth = self.leavings.swept == 0
+            && !self.leavings.gone.is_empty()
             && self.leavings.gone.len() * SWEPT_SHARE >= self.entries.len() - self.leavings.vacant.len();
         if worth {
+            self.leavings.swept = self.leavings.gone.len();
             self.index.get_mut().begin_sweep(|slot| self.entries[slot as usize].is_gone());
         }
         worth
@@ -120,12 +124,12 @@ impl State {
 
     /// Ends a sweep: the slots of what was reaped are used again, and memory is given back.
     pub(in crate::tree) fn end_sweep(&mut self) {
-        for slot in &self.leavings.gone {
-            self.entries[*slot as usize].vacate();
+        let later = self.leavings.gone.split_off(std::mem::take(&mut self.leavings.swept));
+        for slot in std::mem::replace(&mut self.leavings.gone, later) {
+            self.entries[slot as usize].vacate();
+            self.leavings.vacant.push(slot);
         }
-        self.leavings.vacant.append(&mut self.leavings.gone);
-        self.leavings.gone = Vec::new();
-        while self.entries.last().is_some_and(Entry::is_gone) {
+        while self.entries.last().is_some_and(Entry::is_vacant) {
             self.entries.pop();
         }
         let slots = self.entries.len();
@@ -135,6 +139,12 @@ impl State {
             self.entries.shrink_to(slots * 2);
         }
         self.table.shrink();
+    }
+
+    /// How many slots there are, free ones included.
+    #[cfg(test)]
+    pub(in crate::tree) fn slots(&self) -> usize {
+        self.entries.len()
     }
 
     /// Puts an entry into a slot that is free. Answers which.

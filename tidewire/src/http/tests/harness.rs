@@ -66,7 +66,7 @@ impl Site for TestSite {
     }
 
     fn gc<'a>(&'a self, _tree: &'a str, dry_run: bool) -> BoxFuture<'a, Result<GcReport, Error>> {
-        let options = gc::PassOptions { dry_run, may_snapshot: true, wal_retention: None };
+        let options = gc::PassOptions { dry_run, may_snapshot: true, ..gc::PassOptions::default() };
         Box::pin(async move { gc::collect(&self.tree, &self.consumers, options).await })
     }
 
