@@ -74,7 +74,7 @@ impl SeedBook {
     }
 
     /// The partitions in which what this log lost is still missing, though the log goes on above it.
-    pub(super) fn holes(&self) -> BTreeSet<PartitionId> {
+    pub(in crate::tree) fn holes(&self) -> BTreeSet<PartitionId> {
         self.record.read().holes.clone()
     }
 
