@@ -274,6 +274,42 @@ fn f55_a_site_that_went_back_is_seeded_by_order_and_loses_nothing_that_it_was_as
     });
 }
 
+#[test]
+fn f44_a_write_after_a_seed_is_newer_than_all_that_it_brought_and_depends_on_it() {
+    virtual_time(async {
+        let mut world = World::with_limits(3, 3, &forgetful());
+        // The giver's clock is ahead, the taker's behind.
+        world.sites[0].clock.set_offset(3_000);
+        world.sites[1].clock.set_offset(-3_000);
+        world.start(0).await;
+        write(&world, 0, 0, 200).await;
+        sleep(Duration::from_secs(8)).await;
+        let (a, b, c) = (0, 1, 2);
+        write(&world, a, 0, 10).await;
+        world.network.cut(world.sites[a].id(), world.sites[c].id());
+        world.start(b).await;
+        world.start(c).await;
+        let seeded = Instant::now();
+        while world.sites[b].tree().expect("runs").get("key 0150").is_none() {
+            assert!(seeded.elapsed() < Duration::from_secs(20), "{}", world.account());
+            sleep(Duration::from_millis(1)).await;
+        }
+        let tree = world.sites[b].tree().expect("runs");
+        tree.put("key 0005", "after the seed").await.expect("written");
+        assert_eq!(value(&world, b, "key 0005"), Some(b"after the seed".to_vec()), "it is the newest");
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(
+            value(&world, c, "key 0005"),
+            None,
+            "it depends on what has not come: {}",
+            world.account()
+        );
+        world.network.heal_all();
+        world.demand_convergence(Duration::from_secs(60)).await;
+        assert_eq!(value(&world, c, "key 0005"), Some(b"after the seed".to_vec()));
+    });
+}
+
 /// What one run of the random test met.
 #[derive(Debug, Default)]
 struct Met {
@@ -324,7 +360,12 @@ async fn trouble(world: &mut World, met: &mut Met, late: Option<usize>) {
         pass(world, met, millis).await;
         let at = pick(world, world.sites.len());
         let there = late != Some(at) || round > 7;
-        match world.random.below(8) {
+        match world.random.below(9) {
+            8 => {
+                // One link is away, the others are not: a relay is seeded while its readers go on.
+                let other = (at + 1 + pick(world, world.sites.len() - 1)) % world.sites.len();
+                world.network.cut(world.sites[at].id(), world.sites[other].id());
+            }
             0 | 1 if there && world.sites[at].is_up() => world.sites[at].crash().await,
             0..=2 if there && !world.sites[at].is_up() => restart(world, at).await,
             3 => world.isolate(at),
