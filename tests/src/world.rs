@@ -301,9 +301,22 @@ impl World {
         self.trace.push(format!("{} {what}", self.began.elapsed().as_micros()));
     }
 
+    /// The rows that not every site has.
+    fn differences(&self) -> String {
+        let trees: Vec<_> = self.sites.iter().filter_map(Site::tree).collect();
+        let rows: Vec<_> = trees.iter().map(|tree| tree.scan(b"", None, usize::MAX)).collect();
+        let mut text = String::new();
+        for (here, tree) in rows.iter().zip(&trees) {
+            for row in here.iter().filter(|row| rows.iter().any(|other| !other.contains(row))) {
+                let _ = write!(text, "\n{} has {row:?} and not everybody else", tree.identity().cluster);
+            }
+        }
+        text
+    }
+
     /// What every site says about itself, for a failing test.
     pub fn account(&self) -> String {
-        let mut text = String::new();
+        let mut text = self.differences();
         for site in &self.sites {
             let _ = write!(text, "\n{}:", site.id());
             if let (Some(cluster), Some(tree)) = (site.cluster(), site.tree()) {

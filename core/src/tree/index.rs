@@ -216,7 +216,7 @@ mod tests {
             for _ in 0..random.below(40) {
                 index.step(key);
             }
-            let gone = |slot: u32| slot < 10_000 && slot % 3 != 0;
+            let gone = |slot: u32| slot < 10_000 && !slot.is_multiple_of(3);
             index.begin_sweep(gone);
             while index.sweep_some(gone) {
                 match random.below(4) {

@@ -159,7 +159,7 @@ impl Tree {
             while applied.state.read().sweep_some() {}
             applied.state.write().end_sweep();
         });
-        Ok(swept.await?)
+        swept.await
     }
 }
 

@@ -202,16 +202,15 @@ async fn nothing_is_reaped_over_the_head_of_a_snapshot_that_is_being_read() {
         tree.put(format!("a{at:02}"), vec![1; 50]).await.expect("written");
     }
     tree.delete("z").await.expect("deleted");
-    let taking = tokio::spawn({
-        let tree = tree.clone();
-        async move { tree.snapshot().await }
-    });
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    tree.apply(late).await.expect("applied");
-    tree.advance(b.tag(), Hlc::from_millis(2_000_000_000));
-    let report = tree.reap(&ReapTerms::default()).await.expect("reaped");
-    assert_eq!((report.gone.total(), report.held_by), (0, ReapHold::Reading));
-    taking.await.expect("no panic").expect("written");
+    let reaped = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        tree.apply(late).await.expect("applied");
+        tree.advance(b.tag(), Hlc::from_millis(2_000_000_000));
+        let report = tree.reap(&ReapTerms::default()).await.expect("reaped");
+        assert_eq!((report.gone.total(), report.held_by), (0, ReapHold::Reading));
+    };
+    let (taken, ()) = tokio::join!(tree.snapshot(), reaped);
+    taken.expect("written");
     assert_eq!(reap(&tree).await.tombstones, 1);
     drop(tree);
     let tree = here.open(Arc::new(disk.crash(1))).await.expect("opens");
