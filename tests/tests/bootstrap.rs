@@ -16,7 +16,6 @@ fn forgetful() -> Limits {
         gc_ceiling: Duration::from_secs(2),
         wal_retention: Duration::from_secs(2),
         snapshot_log_bytes: 4 * 1024,
-        reap_after: Duration::from_secs(std::env::var("REAPX").map_or(0, |t| t.parse().unwrap())),
         ..Limits::tiny()
     }
 }

@@ -51,7 +51,9 @@ impl Rules {
     /// What becomes of a key that stands like this here and there.
     pub(super) fn resolve(&self, key: &[u8], here: Option<Stand>, row: Option<Stand>) -> Choice {
         let dead = here.is_some_and(|here| {
-            let lacks = row.is_none_or(|row| row.version < here.version);
+            // What was found dead at the giver in the same way has the version of what it was.
+            let lacks =
+                row.is_none_or(|row| row.version < here.version || row.version == here.version && !row.live);
             here.live && lacks && self.covers(&self.theirs, key, here.version)
         });
         let row = row.filter(|row| here.is_some() || !self.covers(&self.mine, key, row.version));

@@ -73,6 +73,9 @@ fn f45_what_the_giver_covers_and_lacks_or_holds_lower_is_dead() {
     assert_eq!(rules.resolve(KEY, live(THIRD, 50), live(THIRD, 49)), Choice::Row);
     assert_eq!(rules.resolve(KEY, live(THIRD, 50), grave(THIRD, 49)), Choice::Row);
     assert_eq!(rules.resolve(KEY, grave(THIRD, 50), None), Choice::Here, "graves leave by reaping alone");
+    // The giver was seeded itself by somebody who had reaped what buried it.
+    assert_eq!(rules.resolve(KEY, live(THIRD, 50), grave(THIRD, 50)), Choice::Row);
+    assert_eq!(rules.resolve(KEY, grave(THIRD, 50), live(THIRD, 50)), Choice::Here);
 }
 
 #[test]
