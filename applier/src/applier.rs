@@ -4,7 +4,7 @@
 //! is all the batching there is. Nothing is acknowledged that the tree has not answered for: sessions acknowledge from
 //! the [`View`] that is published after each call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::{Budget, Permit};
 use crate::canaries::Canaries;
+use crate::demand::Demands;
 use crate::gate::{Batch, Gate, Waiting, page_cost};
 use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, took};
 use crate::pause::Stall;
@@ -51,6 +52,8 @@ pub(crate) struct View {
     pub(crate) progress: Progress,
     /// What waits for dependencies.
     pub(crate) waiting: Vec<Waiting>,
+    /// Whose writes neighbours are asked for.
+    pub(crate) wanted: BTreeSet<OriginTag>,
     /// Why the tree takes nothing at present.
     pub(crate) stalled: Option<Arc<Stall>>,
     /// The tree takes nothing any more.
@@ -118,8 +121,10 @@ impl Applier {
         });
         let identity = &shared.identity;
         metrics.show_seeds(&identity.tree);
+        let relay_after = Some(shared.settings.relay_after).filter(|after| !after.is_zero());
         let runner = Runner {
             gate: Gate::new(identity.partitions, identity.consistency),
+            demands: Demands::new(relay_after),
             shared: shared.clone(),
             messages,
             stalled: None,
@@ -237,6 +242,7 @@ impl Applier {
 struct Runner {
     shared: Arc<Shared>,
     gate: Gate,
+    demands: Demands,
     messages: mpsc::Receiver<Message>,
     stalled: Option<Arc<Stall>>,
     import: Option<Import>,
@@ -253,7 +259,7 @@ impl Runner {
             tokio::select! { biased;
                 () = stop.cancelled() => break,
                 Some(message) = self.messages.recv() => self.take(message),
-                () = sleep(RECHECK), if self.gate.is_holding() => {}
+                () = sleep(RECHECK), if self.gate.is_holding() || self.demands.is_asking() => {}
             }
             if !self.round().await {
                 break;
@@ -370,10 +376,14 @@ impl Runner {
         let (origin, taken) = match input {
             Input::Page(page, permit) => {
                 let (origin, id) = (page.origin, page.id);
+                self.demands.came(origin, origin == port.peer.tag(), Instant::now());
                 let taken = self.gate.admit(page, permit, &applied, Instant::now());
                 (origin, taken.map_err(|refusal| refusal.of_page(id)))
             }
             Input::Heartbeat(heartbeat) => {
+                if heartbeat.origin == port.peer.tag() {
+                    self.demands.came(heartbeat.origin, true, Instant::now());
+                }
                 let taken = self.gate.heartbeat(&heartbeat, &applied).map(|()| 0);
                 if heartbeat.canary && taken.is_ok() {
                     self.canaries.set_out(heartbeat.origin, heartbeat.closed);
@@ -435,8 +445,16 @@ impl Runner {
             let own = gauge(progress.frontier.get(identity.origin()).millis());
             metrics.frontier(&identity.tree, &identity.cluster).set(own);
         }
+        let wanted = self.demands.look(waiting.iter(), Instant::now());
         let stalled = self.stalled.clone();
-        self.shared.view.set(Arc::new(View { progress, waiting, stalled, closed, seeds: self.seeds }));
+        self.shared.view.set(Arc::new(View {
+            progress,
+            waiting,
+            wanted,
+            stalled,
+            closed,
+            seeds: self.seeds,
+        }));
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, TreeName};
 use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
 use tidewire_core::transport::ZSTD;
-use tidewire_core::transport::wire::Hello;
+use tidewire_core::transport::wire::{Hello, RELAY};
 use tidewire_core::tree::TreeIdentity;
 
 use crate::refusal::{Refusal, RefusalKind};
@@ -23,6 +23,8 @@ pub(crate) struct Caller {
     pub(crate) tree: TreeName,
     pub(crate) boot: BootId,
     pub(crate) incarnation: Incarnation,
+    /// Whether it sends on what it is asked for.
+    pub(crate) relays: bool,
     /// The other origins that it would send on.
     pub(crate) forwarded: Vec<(ClusterId, Incarnation)>,
     /// Whether it would pack parts of pages.
@@ -77,6 +79,7 @@ pub(crate) fn identify(hello: &Hello) -> Result<Caller, Refusal> {
     });
     Ok(Caller {
         forwarded: forwarded.collect::<Result<_, Refusal>>()?,
+        relays: hello.capabilities.iter().any(|capability| capability == RELAY),
         peer: ClusterId::new(&hello.cluster).map_err(|error| malformed(&error))?,
         tree: TreeName::new(&hello.tree).map_err(|error| malformed(&error))?,
         boot: BootId::new(hello.boot_id),

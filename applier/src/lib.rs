@@ -41,7 +41,9 @@ mod applier;
 mod boots;
 mod budget;
 mod canaries;
+mod demand;
 mod gate;
+mod held;
 mod hello;
 mod link;
 mod metrics;
@@ -61,6 +63,7 @@ mod status;
 mod tripwire;
 
 pub use applier::Applier;
+pub use held::Held;
 pub use metrics::ApplierMetrics;
 pub use server::{Server, ServerConfig};
 pub use settings::Settings;

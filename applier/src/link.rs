@@ -122,6 +122,9 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
     let pause = pause_of(&applier, &port, &now);
     let said = Standing { credit, ..standing(&applier, &port, &now, pause.as_ref()) };
     let mut session = Session::new(session, terms, applier.settings(), said);
+    if caller.relays {
+        session.open_to_wishes();
+    }
     if welcome.snapshot.is_some() {
         session.open_to_seed();
     }
@@ -290,6 +293,7 @@ impl Running {
         if view.seeds != self.seeds {
             return Err(End::Here(Ending::Goodbye("the tree was seeded from a snapshot")));
         }
+        self.session.wish(&view.wanted);
         let pause = pause_of(&self.applier, &self.port, &view);
         self.slot.paused(pause.as_ref());
         match self.session.acknowledge(standing(&self.applier, &self.port, &view, pause.as_ref()), repeat) {

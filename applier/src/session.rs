@@ -5,7 +5,7 @@
 //! that does not hold ends the session: an unbroken run of each origin's history is what makes coverage sound, so
 //! nothing is skipped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -106,6 +106,10 @@ pub(crate) struct Session {
     said_frontier: VersionVector,
     said_room: (u64, u64),
     said_pause: Option<PauseKind>,
+    /// Whether the peer sends on what it is asked for.
+    relays: bool,
+    wanted: Vec<u64>,
+    said_wanted: Vec<u64>,
     seed: Seed,
 }
 
@@ -139,6 +143,9 @@ impl Session {
             said_frontier: said.frontier.clone(),
             said_room: (said.credit, said.held),
             said_pause: None,
+            relays: false,
+            wanted: Vec::new(),
+            said_wanted: Vec::new(),
             seed: Seed::Closed,
             terms,
         }
@@ -147,6 +154,17 @@ impl Session {
     /// A seed may come, as the Welcome has said.
     pub(crate) fn open_to_seed(&mut self) {
         self.seed = Seed::Open;
+    }
+
+    /// The peer sends on what it is asked for.
+    pub(crate) fn open_to_wishes(&mut self) {
+        self.relays = true;
+    }
+
+    /// Whose writes the peer is to be asked for, from the next acknowledgement on.
+    pub(crate) fn wish(&mut self, wanted: &BTreeSet<OriginTag>) {
+        let others = wanted.iter().filter(|origin| self.relays && **origin != self.terms.peer.tag());
+        self.wanted = others.map(|origin| origin.get()).collect();
     }
 
     /// Takes a frame.
@@ -345,19 +363,21 @@ impl Session {
         let watermarks: Vec<_> = moved.iter().map(|(origin, marks)| encode_origin(*origin, marks)).collect();
         let risen: VersionVector =
             now.frontier.iter().filter(|(origin, hlc)| *hlc > self.said_frontier.get(*origin)).collect();
-        let same = (room, pause) == (self.said_room, self.said_pause);
+        let same = (room, pause) == (self.said_room, self.said_pause) && self.wanted == self.said_wanted;
         if watermarks.is_empty() && risen.is_empty() && same && !repeat {
             return None;
         }
         self.said_marks.extend(moved.into_iter().map(|(origin, marks)| (origin, marks.clone())));
         self.said_frontier.join(&risen);
         (self.said_room, self.said_pause) = (room, pause);
+        self.said_wanted.clone_from(&self.wanted);
         Some(self.frame(Body::Ack(wire::Ack {
             watermarks,
             frontier: encode_vector(&risen),
             credit_bytes: now.credit,
             held_bytes: now.held,
             pause: now.pause.map(Pause::to_wire),
+            wanted: self.wanted.clone(),
             ..wire::Ack::default()
         })))
     }

@@ -43,6 +43,9 @@ pub struct Settings {
     pub max_page_bytes: usize,
     /// A larger record is refused: the tree's own limit.
     pub max_record_bytes: usize,
+    /// How long a group may wait for another cluster's writes before peers that relay on demand are asked for them; zero:
+    /// none is asked.
+    pub relay_after: Duration,
 }
 
 impl Default for Settings {
@@ -53,6 +56,7 @@ impl Default for Settings {
             apply_bytes: 4 * 1024 * 1024,
             max_page_bytes: 32 * 1024 * 1024,
             max_record_bytes: Limits::default().max_record_bytes,
+            relay_after: Limits::default().relay_after,
         }
     }
 }

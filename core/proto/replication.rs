@@ -84,7 +84,7 @@ pub struct Hello {
     #[prost(string, repeated, tag = "9")]
     pub known_clusters: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Optional parts of the protocol that the caller can use. An unknown one is ignored. There is "zstd": parts of pages
-    /// may be packed.
+    /// may be packed; and "relay": the caller sends on what other clusters wrote when an Ack asks for it.
     #[prost(string, repeated, tag = "10")]
     pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// The other origins whose records the caller would send on over this link; never the applier itself. None: the link
@@ -325,6 +325,12 @@ pub struct Ack {
     /// Set while the applier asks the shipper to pause; it ends with the first Ack without it. The credit is 0 meanwhile.
     #[prost(message, optional, tag = "7")]
     pub pause: ::core::option::Option<Pause>,
+    /// Tags of the origins that the applier asks the shipper to send on to it, because writes have waited for theirs too long;
+    /// only if "relay" was a capability in the Hello. Complete in every Ack: an origin that is absent is not asked for, or no
+    /// more. When this is not what the Hello of the session went by, the shipper ends it and says hello anew, with those that
+    /// it can forward.
+    #[prost(fixed64, repeated, tag = "9")]
+    pub wanted: ::prost::alloc::vec::Vec<u64>,
 }
 /// Why an applier takes nothing for now.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

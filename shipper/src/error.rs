@@ -1,5 +1,6 @@
 //! [`ShipError`]: why a session with a peer ended, and what follows from it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidewire_core::causal::Watermark;
@@ -102,6 +103,14 @@ pub enum ShipError {
         /// Which origin.
         origin: OriginTag,
     },
+    /// The peer asks for other writes than the hello of this session named.
+    #[error("{peer} asks for writes of {} other clusters: a new hello names them", wanted.len())]
+    Asked {
+        /// Who asks.
+        peer: ClusterId,
+        /// For whose writes.
+        wanted: BTreeSet<OriginTag>,
+    },
     /// An origin was left out for want of its records, and it is time to see whether the peer has them by now.
     #[error("looking again at what {peer} has: an origin was left out")]
     LookAgain {
@@ -158,6 +167,7 @@ impl ShipError {
             Self::Silent { .. }
             | Self::Ended { .. }
             | Self::NewOrigin { .. }
+            | Self::Asked { .. }
             | Self::LookAgain { .. }
             | Self::Log(_) => SinkErrorKind::Transient,
         }

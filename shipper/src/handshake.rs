@@ -42,15 +42,17 @@ pub(crate) struct Welcomed {
 }
 
 /// The first frame: who calls, and about what. `forwarded` are the other origins that would be sent on; `packs`: pages
-/// may be packed.
+/// may be packed; `relays`: others are sent on, too, if the peer asks for them.
 pub(crate) fn hello(
     identity: &TreeIdentity,
     boot: BootId,
     known: &[ClusterId],
     forwarded: &[(ClusterId, Incarnation)],
     packs: bool,
+    relays: bool,
 ) -> Frame {
     let names = known.iter().chain([&identity.cluster]).chain(forwarded.iter().map(|(name, _)| name));
+    let offers = [(packs, ZSTD), (relays, wire::RELAY)];
     let mut known: Vec<String> = names.map(ToString::to_string).collect();
     known.sort_unstable();
     known.dedup();
@@ -64,7 +66,11 @@ pub(crate) fn hello(
         partitions: u32::from(identity.partitions),
         merge_mode: identity.merge.name().to_owned(),
         known_clusters: known,
-        capabilities: if packs { vec![ZSTD.to_owned()] } else { Vec::new() },
+        capabilities: offers
+            .into_iter()
+            .filter(|(offered, _)| *offered)
+            .map(|(_, word)| word.to_owned())
+            .collect(),
         forwarded: forwarded
             .iter()
             .map(|(name, incarnation)| wire::ForwardedOrigin {

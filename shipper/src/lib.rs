@@ -17,7 +17,7 @@
 //! use tidewire_core::{clock::SystemClock, metrics::Metrics, random::Random};
 //! use tidewire_core::tasks::{Tasks, Threads};
 //! use tidewire_core::transport::{DialTarget, MemNetwork};
-//! use tidewire_shipper::{Settings, ShipperConfig, ShipperMetrics, ShipperState, spawn};
+//! use tidewire_shipper::{Forward, Settings, ShipperConfig, ShipperMetrics, ShipperState, spawn};
 //!
 //! # let log = MemFeed::new(TreeIdentity {
 //! #     cluster: ClusterId::new("here")?,
@@ -31,7 +31,7 @@
 //! let network = MemNetwork::new(&Random::from_seed(1));
 //! let config = ShipperConfig {
 //!     peer: DialTarget { peer: ClusterId::new("there")?, url: "mem://there".into() },
-//!     forward: false,
+//!     forward: Forward::Never,
 //!     hold: Arc::new(|cursor| println!("the log is needed from {cursor} on")),
 //!     boot: BootId::new(Random::from_os().id()),
 //!     known_clusters: Arc::new(Vec::new),
@@ -52,6 +52,7 @@
 
 mod error;
 mod flow;
+mod forward;
 mod handle;
 mod handshake;
 mod ledger;
@@ -70,6 +71,7 @@ mod wave;
 mod window;
 
 pub use error::ShipError;
+pub use forward::Forward;
 pub use handle::{ShipperHandle, spawn};
 pub use metrics::ShipperMetrics;
 pub use packing::Compression;

@@ -25,6 +25,8 @@ pub(crate) struct Route {
     pub(crate) from: Cursor,
     /// Whether other origins than the local one are carried at all.
     pub(crate) forwards: bool,
+    /// What the peer has asked for, where that alone is forwarded; None: it is not asked.
+    pub(crate) asked: Option<BTreeSet<OriginTag>>,
     /// An origin is left out because the log lacks what the peer needs of it: that passes when the peer has got it
     /// otherwise.
     pub(crate) fell_off: bool,
@@ -41,6 +43,7 @@ impl Route {
             reasons: Vec::new(),
             from,
             forwards: false,
+            asked: None,
             fell_off: false,
         }
     }
@@ -49,6 +52,19 @@ impl Route {
     pub(crate) fn forward(&mut self, peer: &ClusterId) {
         self.forwards = true;
         self.omitted.insert(peer.tag());
+    }
+
+    /// From here on other origins are carried too if the peer asks for them; it has asked for these.
+    pub(crate) fn forward_on_demand(&mut self, peer: &ClusterId, asked: BTreeSet<OriginTag>) {
+        if !asked.is_empty() {
+            self.forward(peer);
+        }
+        self.asked = Some(asked);
+    }
+
+    /// Whether something that the peer asks for is not carried.
+    pub(crate) fn owes(&self) -> bool {
+        self.asked.iter().flatten().any(|origin| !self.carried.contains_key(origin))
     }
 
     /// Takes an origin up that the peer takes, given where its history goes on for the peer.

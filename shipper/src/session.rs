@@ -12,6 +12,7 @@ use tidewire_core::feed::{Cursor, Resolved};
 use tidewire_core::id::{
     ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PageId, PartitionId, SessionNumber,
 };
+use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
 use tidewire_core::record::{Block, FramedBlock, Group};
 use tidewire_core::transport::marks::{decode_origin, decode_vector, encode_offsets};
 use tidewire_core::transport::pages::{PageGroup, split};
@@ -62,6 +63,8 @@ pub(crate) struct Session {
     /// Whose blocks are passed over on purpose.
     omitted: BTreeSet<OriginTag>,
     forwards: bool,
+    /// What the peer had asked for at hello, where that alone is forwarded.
+    asked: Option<BTreeSet<OriginTag>>,
     /// The log before this was taken over.
     at: Cursor,
     wave: Option<Wave>,
@@ -104,6 +107,7 @@ impl Session {
             lines: route.carried.iter().map(|(origin, marks)| (*origin, line(marks))).collect(),
             omitted: route.omitted,
             forwards: route.forwards,
+            asked: route.asked,
             ledger: Ledger::new(route.carried, route.from),
             at: route.from,
             peer,
@@ -142,7 +146,7 @@ impl Session {
         cursor_after: Cursor,
         now: Instant,
     ) -> Result<(), ShipError> {
-        if self.forwards {
+        if self.forwards && self.asked.is_none() {
             self.demand_known(group.blocks().iter().map(|framed| framed.block.origin()))?;
         }
         // Several groups of an origin may lie in one group here: each is whole by itself, or two origins would wait for
@@ -187,7 +191,7 @@ impl Session {
     /// # Errors
     /// When it tells of an origin of which the peer was not told; the session is to end.
     pub(crate) fn stand(&mut self, standing: Standing) -> Result<(), ShipError> {
-        if self.forwards {
+        if self.forwards && self.asked.is_none() {
             self.demand_known(standing.progress.frontier.iter().map(|(origin, _)| origin))?;
         }
         self.promises.stand(standing);
@@ -337,12 +341,24 @@ impl Session {
         let (in_flight, next) = (self.ledger.bytes(), self.wave.as_ref().map_or(0, Wave::bytes));
         self.flow.hear(&mut ack, next > 0 && self.window.is_full(next, before_bytes), in_flight, took);
         self.window.grant(ack.credit_bytes);
+        if ack.refused.is_none() {
+            self.hear_wishes(&ack.wanted)?;
+        }
         match ack.refused {
             Some(wire::PageRefusal { kind, detail, .. }) => {
                 Err(ShipError::refused_page(&self.peer, kind, detail))
             }
             None => Ok(()),
         }
+    }
+
+    /// Compares what the peer asks for with what it had asked for at hello.
+    fn hear_wishes(&self, wanted: &[u64]) -> Result<(), ShipError> {
+        let Some(asked) = &self.asked else { return Ok(()) };
+        let others =
+            wanted.iter().map(|origin| OriginTag::new(*origin)).filter(|origin| *origin != self.me.origin());
+        let wanted: BTreeSet<OriginTag> = others.take(MAX_KNOWN_CLUSTERS).collect();
+        if wanted == *asked { Ok(()) } else { Err(ShipError::Asked { peer: self.peer.clone(), wanted }) }
     }
 
     /// When [`on_time`](Self::on_time) has something to say.

@@ -1,5 +1,6 @@
 //! [`Shipper`]: the sink whose far end is a peer's applier. The I/O of a session, and nothing else.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +8,14 @@ use async_trait::async_trait;
 use tidewire_core::clock::WallClock;
 use tidewire_core::error::{LinkError, SinkError, SinkErrorKind};
 use tidewire_core::feed::{Batch, Cursor};
-use tidewire_core::id::{BootId, ClusterId, Incarnation};
+use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag};
 use tidewire_core::sink::{Sink, SinkContext};
 use tidewire_core::transport::{DialTarget, Link, LinkReceiver, Transport};
 use tidewire_core::tree::{Located, LogView};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::ShipError;
+use crate::forward::Forward;
 use crate::handshake::{self, Welcomed};
 use crate::metrics::{PeerMetrics, ShipperMetrics};
 use crate::outbox::Outbox;
@@ -32,7 +34,7 @@ pub struct ShipperConfig {
     /// Whom to ship to.
     pub peer: DialTarget,
     /// Whether to ship what came from other clusters too, as a relay does. Never what came from the peer itself.
-    pub forward: bool,
+    pub forward: Forward,
     /// What holds the log for the peer: told where shipping goes on, also if that lies behind what the peer had
     /// acknowledged before, and where a snapshot for it begins.
     pub hold: Hold,
@@ -77,6 +79,8 @@ pub struct Shipper {
     board: Arc<StatusBoard>,
     metrics: PeerMetrics,
     live: Option<Live>,
+    /// Whose writes the peer has asked for.
+    asked: BTreeSet<OriginTag>,
     /// When the log is looked at next for what it promises.
     stand_at: Instant,
     /// When the session ends to see whether an origin that was left out can be carried by now.
@@ -94,6 +98,7 @@ impl Shipper {
             metrics,
             config,
             live: None,
+            asked: BTreeSet::new(),
             stand_at: Instant::now(),
             look_again_at: None,
         }
@@ -138,8 +143,9 @@ impl Shipper {
         let mut link = self.config.transport.dial(&self.config.peer).await.map_err(link_error)?;
         let forwarded = self.forwarded(log);
         let packs = self.config.settings.compression != Compression::None;
-        let hello =
-            handshake::hello(&me, self.config.boot, &(self.config.known_clusters)(), &forwarded, packs);
+        let relays = self.config.forward == Forward::OnDemand;
+        let known = (self.config.known_clusters)();
+        let hello = handshake::hello(&me, self.config.boot, &known, &forwarded, packs, relays);
         let Settings { welcome_timeout, .. } = self.config.settings;
         let answer = timeout(welcome_timeout, async {
             link.sender.send(hello).await?;
@@ -161,8 +167,10 @@ impl Shipper {
         }
         let from = handshake::start(located, &peer)?;
         let mut route = Route::new(&me, own, from);
-        if self.config.forward {
-            route.forward(&peer);
+        match self.config.forward {
+            Forward::Never => {}
+            Forward::Always => route.forward(&peer),
+            Forward::OnDemand => route.forward_on_demand(&peer, self.asked.clone()),
         }
         for (name, incarnation) in forwarded {
             match held_of(&welcomed, &name, incarnation, me.partitions) {
@@ -179,10 +187,19 @@ impl Shipper {
         Ok(Called::Open(self.open(link, &welcomed, route, log)))
     }
 
+    fn forwards(&self) -> bool {
+        match self.config.forward {
+            Forward::Never => false,
+            Forward::Always => true,
+            Forward::OnDemand => !self.asked.is_empty(),
+        }
+    }
+
     /// The other origins that are to be sent on, by name.
     fn forwarded(&self, log: &Arc<dyn LogView>) -> Vec<(ClusterId, Incarnation)> {
-        let mut origins = if self.config.forward { log.origins() } else { Vec::new() };
-        origins.retain(|(name, _)| name != self.peer());
+        let mut origins = if self.forwards() { log.origins() } else { Vec::new() };
+        let all = self.config.forward == Forward::Always;
+        origins.retain(|(name, _)| name != self.peer() && (all || self.asked.contains(&name.tag())));
         origins
     }
 
@@ -195,7 +212,7 @@ impl Shipper {
         }
         self.metrics.left_out.set(i64::try_from(route.reasons.len()).unwrap_or(i64::MAX));
         (self.config.hold)(from);
-        self.look_again_at = route.fell_off.then(|| Instant::now() + LOOK_AGAIN);
+        self.look_again_at = (route.fell_off || route.owes()).then(|| Instant::now() + LOOK_AGAIN);
         self.board.opened(route.carried.clone(), from, &route.reasons);
         let settings = self.config.settings.clone();
         let session = Session::new(peer, me, welcomed, route, settings, Instant::now());
@@ -237,7 +254,7 @@ impl Shipper {
         if self.look_again_at.is_some_and(|at| at <= now) {
             return Err(self.say_again(ShipError::LookAgain { peer: self.peer().clone() }));
         }
-        if now < self.stand_at && !(idle && self.config.forward) {
+        if now < self.stand_at && !(idle && self.forwards()) {
             return Ok(());
         }
         self.stand_at = now + self.config.settings.pump.idle_first;
@@ -294,6 +311,11 @@ impl Shipper {
                 self.flush();
                 self.show();
                 Ok(())
+            }
+            Err(ShipError::Asked { peer, wanted }) => {
+                tracing::info!(%peer, origins = wanted.len(), "the peer asks for writes of others, or no more");
+                self.asked.clone_from(&wanted);
+                Err(self.say_again(ShipError::Asked { peer, wanted }))
             }
             Err(error) => Err(self.fail(error)),
         }

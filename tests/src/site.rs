@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidewire::config::TreeConfig;
+use tidewire::config::{Forward, TreeConfig};
 use tidewire::{Cluster, ClusterConfig, Peer, Tree};
 use tidewire_core::disk::{DiskFaults, FaultyDisk, MemDisk};
 use tidewire_core::error::Error;
@@ -68,7 +68,7 @@ impl Site {
 
     /// Takes from another site, and sends to it if told so, as a relay or its own writes alone. From the next start; said
     /// again it replaces what was said before.
-    pub fn link(&mut self, other: &ClusterId, send: bool, forward: bool) {
+    pub fn link(&mut self, other: &ClusterId, send: bool, forward: impl Into<Forward>) {
         self.peers.retain(|peer| peer.id != other.as_str());
         let peer = Peer::new(other.as_str(), format!("mem://{other}")).forward(forward);
         self.peers.push(Peer { send, ..peer });

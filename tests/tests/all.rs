@@ -13,6 +13,7 @@ mod golden;
 mod kills;
 mod minutes;
 mod no_loops;
+mod on_demand;
 mod peers;
 mod ranges;
 mod reaping;

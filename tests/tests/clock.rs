@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidewire::status::{Direction, PeerState};
+use tidewire::status::{Direction, HealthState, PeerState};
 use tidewire_core::clock::WallClock;
 use tidewire_core::tree::ApplyTarget;
 use tidewire_tests::{World, virtual_time};
@@ -44,6 +44,12 @@ fn f20_a_clock_far_ahead_is_refused_with_its_figure_and_goes_on_when_it_is_right
             assert!(trees[at].get("before").is_some());
             assert!(trees[at].get("early").is_none(), "a write 60 s ahead was taken");
             assert!(ahead(&world, at).await < 1_000, "the clock of {at} was poisoned");
+        }
+        for at in [1, 2] {
+            let health = world.sites[at].cluster().expect("it runs").status().health;
+            let said = health.reasons.join("\n");
+            assert_eq!(health.state, HealthState::Degraded, "{said}");
+            assert!(said.contains("the clock of a is") && said.contains(" ms ahead"), "{said}");
         }
         let status = world.sites[0].cluster().expect("it runs").status();
         let sending: Vec<_> = status.peers.iter().filter(|peer| peer.direction == Direction::Send).collect();

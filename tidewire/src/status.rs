@@ -112,6 +112,9 @@ pub struct TreeStatus {
     /// What is dead in it and not forgotten yet.
     #[serde(default)]
     pub dead: DeadStatus,
+    /// What has come of other clusters and waits for writes that are not here yet, by origin.
+    #[serde(default)]
+    pub waiting: Vec<WaitingStatus>,
 }
 
 /// What is dead in a tree: kept until nothing older can arrive that would have to lose against it.
@@ -161,6 +164,52 @@ fn held_by(hold: &ReapHold) -> String {
         ReapHold::Parked => "a write that is kept aside".to_owned(),
         ReapHold::Age => "nobody: it died a moment ago".to_owned(),
     }
+}
+
+/// Writes of one origin that have come and wait for others, on which they depend.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct WaitingStatus {
+    /// Whose writes wait.
+    pub origin: String,
+    /// Their bytes, held in memory and not acknowledged.
+    pub bytes: u64,
+    /// Since when the first of them has waited, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// What they wait for.
+    pub waits_for: WaitsFor,
+    /// What is kept from going meanwhile.
+    pub pins: WaitingPins,
+}
+
+/// What a write waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct WaitsFor {
+    /// Whose writes.
+    pub origin: String,
+    /// Up to which HLC.
+    pub hlc: String,
+    /// The peers over which they would come: that cluster itself, and those that carry its writes now.
+    pub from: Vec<ComesFrom>,
+    /// Peers that forward on demand are asked for them.
+    pub asked: bool,
+}
+
+/// A link over which something would come.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ComesFrom {
+    /// The peer.
+    pub peer: String,
+    /// What the link from it is doing.
+    pub state: PeerState,
+}
+
+/// What is kept while writes wait.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct WaitingPins {
+    /// The peers that brought them, whose logs keep them until they are applied here.
+    pub logs_of: Vec<String>,
+    /// Deletions above this HLC are not reaped here.
+    pub reaping_above: String,
 }
 
 /// The newest snapshot of a tree: opening the tree replays the log from what it covers.
@@ -230,6 +279,21 @@ pub enum PeerState {
     Refused,
     /// What it needs is no longer in the log; it must be seeded again.
     FellOff,
+}
+
+impl PeerState {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Streaming => "streaming",
+            Self::CaughtUp => "caught_up",
+            Self::Waiting => "waiting",
+            Self::Paused => "paused",
+            Self::Refused => "refused",
+            Self::FellOff => "fell_off",
+        }
+    }
 }
 
 /// One link: a peer, a tree, a direction.

@@ -16,6 +16,9 @@ pub const SERVICE: &str = "tidewire.replication.v1.Replication";
 /// Path of its one method.
 pub const REPLICATE: &str = "/tidewire.replication.v1.Replication/Replicate";
 
+/// The capability of a shipper that forwards what it is asked for.
+pub const RELAY: &str = "relay";
+
 impl Frame {
     /// A frame of a session.
     pub fn new(session: u64, body: frame::Body) -> Self {

@@ -13,7 +13,7 @@ use tidewire_core::sink::MemFeed;
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::transport::{DialTarget, MemNetwork};
 use tidewire_core::tree::{Consistency, MergeMode, TreeIdentity};
-use tidewire_shipper::{Settings, ShipperConfig, ShipperHandle, ShipperMetrics, spawn};
+use tidewire_shipper::{Forward, Settings, ShipperConfig, ShipperHandle, ShipperMetrics, spawn};
 
 pub(crate) const PARTITIONS: u16 = 4;
 
@@ -72,7 +72,7 @@ impl Rig {
     pub(crate) fn ship_with(&self, settings: Settings) -> ShipperHandle {
         let config = ShipperConfig {
             peer: DialTarget { peer: id("b"), url: "mem://b".into() },
-            forward: false,
+            forward: Forward::Never,
             hold: Arc::new(|_| {}),
             boot: BootId::new(3),
             known_clusters: Arc::new(|| vec![id("c"), id("b")]),

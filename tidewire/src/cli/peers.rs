@@ -43,9 +43,10 @@ pub(crate) struct AddPeerArgs {
     /// Exchange only these trees
     #[arg(long = "tree", value_name = "TREE")]
     trees: Vec<String>,
-    /// Also ship what came from elsewhere
-    #[arg(long)]
-    forward: bool,
+    /// Also ship what came from elsewhere: all of it, or what the peer asks for
+    #[arg(long, value_name = "true|on_demand", num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true")]
+    forward: String,
     #[command(flatten)]
     connection: Connection,
 }
@@ -150,9 +151,14 @@ fn members_table(members: &[Member]) -> Table {
 }
 
 fn add(args: &AddPeerArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let forward = match args.forward.as_str() {
+        "true" => json!(true),
+        "false" => json!(false),
+        other => json!(other),
+    };
     let peer = json!({
         "id": args.id, "url": args.peer_url, "send": args.peer_url.is_some(), "trees": args.trees,
-        "forward": args.forward,
+        "forward": forward,
     });
     let answer = Client::new(&args.connection)?.order(
         "POST",

@@ -41,6 +41,10 @@ pub(crate) fn status(connection: &Connection, out: &mut dyn Write) -> Result<(),
         writeln!(out)?;
         write!(out, "{}", peers_table(&status.peers))?;
     }
+    if status.trees.iter().any(|tree| !tree.waiting.is_empty()) {
+        writeln!(out)?;
+        write!(out, "{}", waiting_table(&status.trees))?;
+    }
     if !status.sinks.is_empty() {
         writeln!(out)?;
         write!(out, "{}", sinks::table(&status.sinks))?;
@@ -93,6 +97,41 @@ fn trees_table(trees: &[TreeStatus]) -> Table {
     table
 }
 
+/// What waits for writes that have not come, tree by tree.
+fn waiting_table(trees: &[TreeStatus]) -> Table {
+    let mut table = Table::new([
+        "WAITING",
+        "TREE",
+        "BYTES",
+        "SINCE (MS)",
+        "FOR WRITES OF",
+        "UP TO",
+        "FROM",
+        "ASKED",
+        "HELD BY LOGS OF",
+    ]);
+    for tree in trees {
+        for held in &tree.waiting {
+            let from = held.waits_for.from.iter();
+            let from: Vec<String> =
+                from.map(|from| format!("{} ({})", from.peer, state_for_people(from.state))).collect();
+            let list = |names: &[String]| if names.is_empty() { "-".to_owned() } else { names.join(", ") };
+            table.row([
+                held.origin.clone(),
+                tree.name.clone(),
+                bytes_for_people(held.bytes),
+                held.since_ms.to_string(),
+                held.waits_for.origin.clone(),
+                held.waits_for.hlc.clone(),
+                list(&from),
+                if held.waits_for.asked { "relays" } else { "-" }.to_owned(),
+                list(&held.pins.logs_of),
+            ]);
+        }
+    }
+    table
+}
+
 pub(super) fn peers_table(peers: &[PeerStatus]) -> Table {
     let mut table = Table::new(["PEER", "TREE", "DIRECTION", "STATE", "BEHIND", "REASON"]);
     for peer in peers {
@@ -100,7 +139,7 @@ pub(super) fn peers_table(peers: &[PeerStatus]) -> Table {
             peer.id.clone(),
             peer.tree.clone(),
             direction_for_people(peer.direction).to_owned(),
-            state_for_people(peer.state).to_owned(),
+            state_for_people(peer.state),
             lag_for_people(peer.lag),
             peer.reason.clone().unwrap_or_else(|| "-".to_owned()),
         ]);
@@ -115,16 +154,8 @@ fn direction_for_people(direction: Direction) -> &'static str {
     }
 }
 
-fn state_for_people(state: PeerState) -> &'static str {
-    match state {
-        PeerState::Connecting => "connecting",
-        PeerState::Streaming => "streaming",
-        PeerState::CaughtUp => "caught up",
-        PeerState::Waiting => "waiting",
-        PeerState::Paused => "paused",
-        PeerState::Refused => "refused",
-        PeerState::FellOff => "fell off",
-    }
+fn state_for_people(state: PeerState) -> String {
+    state.name().replace('_', " ")
 }
 
 pub(super) fn lag_for_people(lag: Lag) -> String {

@@ -6,7 +6,11 @@ use tidewire_core::wal::LogState;
 use super::handle::Cluster;
 use crate::status::{
     DeadStatus, Health, HealthState, ListenStatus, LogStatus, PeerState, SnapshotStatus, Status, TreeStatus,
+    WaitsFor,
 };
+
+/// How long a write waits for others before that is a matter of health.
+const STALLED_SECONDS: u64 = 60;
 
 impl Cluster {
     /// Everything at one moment.
@@ -75,6 +79,7 @@ impl Cluster {
             .chain(self.seeding())
             .chain(self.alarms())
             .chain(refusals)
+            .chain(self.stalls())
             .chain(self.0.sinks.troubles())
             .collect();
         let state =
@@ -107,7 +112,32 @@ impl Cluster {
                 bytes: last.bytes,
                 age_seconds: self.0.clock.wall_millis().saturating_sub(last.written_ms) / 1_000,
             }),
+            waiting: self.0.links.waiting(&tree.identity().tree),
         }
+    }
+
+    /// One reason for each origin whose writes have waited long.
+    fn stalls(&self) -> Vec<String> {
+        let now = self.0.clock.wall_millis();
+        let mut stalls = Vec::new();
+        for tree in self.trees() {
+            let name = &tree.identity().tree;
+            for held in self.0.links.waiting(name) {
+                let seconds = now.saturating_sub(held.since_ms) / 1_000;
+                if seconds < STALLED_SECONDS {
+                    continue;
+                }
+                let WaitsFor { origin, hlc, from, .. } = held.waits_for;
+                let from: Vec<String> =
+                    from.iter().map(|from| format!("{} is {}", from.peer, from.state.name())).collect();
+                let from = if from.is_empty() { "no peer brings them".to_owned() } else { from.join(", ") };
+                stalls.push(format!(
+                    "tree {name}: {} bytes of {} have waited {seconds} s for writes of {origin} up to {hlc}: {from}",
+                    held.bytes, held.origin
+                ));
+            }
+        }
+        stalls
     }
 }
 

@@ -1,12 +1,12 @@
 //! What links show of themselves: one entry for each peer, tree and direction.
 
-use tidewire_applier::{ReceiveState, ReceiveStatus};
+use tidewire_applier::{Held, ReceiveState, ReceiveStatus};
 use tidewire_core::id::{ClusterId, TreeName};
 use tidewire_core::tree::LogView;
 use tidewire_shipper::{ShipperState, ShipperStatus};
 
 use super::links::{Enrolled, Links, consumer};
-use crate::status::{Direction, Lag, PeerState, PeerStatus};
+use crate::status::{ComesFrom, Direction, Lag, PeerState, PeerStatus, WaitingPins, WaitingStatus, WaitsFor};
 
 impl Links {
     /// Every link: one entry for each peer, tree and direction.
@@ -24,6 +24,43 @@ impl Links {
         }
         all.sort_by(|a, b| (&a.id, &a.tree, a.direction as u8).cmp(&(&b.id, &b.tree, b.direction as u8)));
         all
+    }
+
+    /// What has come into a tree and waits for writes of others.
+    pub(super) fn waiting(&self, tree: &TreeName) -> Vec<WaitingStatus> {
+        let Some(enrolled) = self.state.lock().trees.get(tree).cloned() else { return Vec::new() };
+        let held = enrolled.applier.held();
+        let Some(server) = self.server().filter(|_| !held.is_empty()) else { return Vec::new() };
+        let now = self.wall.now_millis();
+        let links = self.status();
+        let waits = |held: Held| {
+            let on = enrolled.tree.origin_name(held.on);
+            let carriers = server.carriers(tree, held.on);
+            let brings = |link: &&PeerStatus| {
+                let here = link.tree == tree.as_str() && link.direction == Direction::Receive;
+                here && (link.id == on || carriers.iter().any(|peer| *peer.as_str() == link.id))
+            };
+            let from = links
+                .iter()
+                .filter(brings)
+                .map(|link| ComesFrom { peer: link.id.clone(), state: link.state });
+            WaitingStatus {
+                origin: enrolled.tree.origin_name(held.origin),
+                bytes: held.bytes,
+                since_ms: now.saturating_sub((held.seconds * 1_000.0) as u64),
+                waits_for: WaitsFor {
+                    origin: on.clone(),
+                    hlc: held.until.to_string(),
+                    from: from.collect(),
+                    asked: held.asked,
+                },
+                pins: WaitingPins {
+                    logs_of: server.carriers(tree, held.origin).iter().map(ToString::to_string).collect(),
+                    reaping_above: held.reached.to_string(),
+                },
+            }
+        };
+        held.into_iter().map(waits).collect()
     }
 }
 

@@ -159,6 +159,7 @@ impl Links {
             max_record_bytes: limits.max_record_bytes,
             // Half of what may be pending, so that local writes leave room for it.
             apply_bytes: (limits.pending_bytes as u64 / 2).max(4 * 1024),
+            relay_after: limits.relay_after,
             ..tidewire_applier::Settings::default()
         };
         let applier = Applier::spawn(tasks, Arc::new(tree.clone()), settings, &self.applier_metrics)?;
@@ -203,7 +204,7 @@ impl Links {
             let (names, me) = (state.names.clone(), self.id.clone());
             let config = ShipperConfig {
                 peer: DialTarget { peer: missing.peer, url: missing.url },
-                forward: missing.settings.forward,
+                forward: missing.settings.forward.for_shipper(),
                 hold: hold(&missing.enrolled.cursors, &consumer),
                 boot: self.boot,
                 known_clusters: Arc::new(move || names.lock().iter().chain([&me]).cloned().collect()),

@@ -7,6 +7,7 @@
 mod difference;
 #[cfg(feature = "server")]
 mod file;
+mod forward;
 #[cfg(feature = "server")]
 mod print;
 mod problem;
@@ -21,6 +22,7 @@ mod wrong_files;
 pub(crate) use difference::needs_restart;
 #[cfg(feature = "server")]
 pub use file::load;
+pub use forward::Forward;
 #[cfg(feature = "server")]
 pub use print::{example, show};
 pub use problem::{ConfigError, Problem};

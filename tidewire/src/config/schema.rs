@@ -9,6 +9,8 @@ use super::{ByteSize, HumanDuration};
 pub(super) enum Kind {
     Text,
     Bool,
+    /// true, false, or one of these.
+    BoolOr(&'static [&'static str]),
     Count {
         most: u16,
     },
@@ -83,6 +85,11 @@ pub(super) const SECTIONS: &[Section] = &[
             key("max_clock_skew", Kind::Duration, "How far ahead of the clock here a peer's write may be."),
             key("commit_deadline", Kind::Duration, "How long a write may take to become durable."),
             key("drain_budget", Kind::Duration, "How long a stop may take to finish what is pending."),
+            key(
+                "relay_after",
+                Kind::Duration,
+                "How long a write may wait for another cluster's before peers that forward on demand are asked; 0s: never.",
+            ),
         ],
     ),
     section(
@@ -144,8 +151,8 @@ pub(super) const SECTIONS: &[Section] = &[
             key("trees", Kind::TextList, "The trees to exchange; empty: all."),
             key(
                 "forward",
-                Kind::Bool,
-                "true: also ship what came from elsewhere, for peers that are not linked with each other.",
+                Kind::BoolOr(&["on_demand"]),
+                "true: also ship what came from elsewhere, for peers that are not linked with each other; \"on_demand\": what the peer asks for.",
             ),
             key("rate_limit", Kind::Size, "Bytes of pages a second to it, over all trees; 0B: no limit."),
             key(
@@ -261,12 +268,15 @@ impl Kind {
     /// Checks a value's form; its bounds are a matter of [`validate`](super::ClusterConfig::validate).
     pub(super) fn check(self, value: &toml::Value) -> Result<(), String> {
         let fits = match (self, value) {
-            (Self::Text, toml::Value::String(_)) | (Self::Bool, toml::Value::Boolean(_)) => true,
+            (Self::Text, toml::Value::String(_))
+            | (Self::Bool | Self::BoolOr(_), toml::Value::Boolean(_)) => true,
             (Self::Count { most }, toml::Value::Integer(number)) => (1..=i64::from(most)).contains(number),
             (Self::Duration, toml::Value::String(text)) => text.parse::<HumanDuration>().is_ok(),
             (Self::Size, toml::Value::String(text)) => text.parse::<ByteSize>().is_ok(),
             (Self::Address, toml::Value::String(text)) => text.parse::<std::net::SocketAddr>().is_ok(),
-            (Self::Choice(choices), toml::Value::String(text)) => choices.contains(&text.as_str()),
+            (Self::Choice(choices) | Self::BoolOr(choices), toml::Value::String(text)) => {
+                choices.contains(&text.as_str())
+            }
             (Self::TextList, toml::Value::Array(items)) => items.iter().all(toml::Value::is_str),
             (Self::Table, toml::Value::Table(_)) => true,
             _ => false,
@@ -275,7 +285,9 @@ impl Kind {
             return Ok(());
         }
         let hint = match (self, value) {
-            (Self::Choice(choices), toml::Value::String(text)) => did_you_mean(text, choices.iter().copied()),
+            (Self::Choice(choices) | Self::BoolOr(choices), toml::Value::String(text)) => {
+                did_you_mean(text, choices.iter().copied())
+            }
             _ => String::new(),
         };
         Err(format!("{} is not allowed here{hint}; allowed: {}", shown(value), self.allowed()))
@@ -285,6 +297,10 @@ impl Kind {
         match self {
             Self::Text => "a text in quotes".to_owned(),
             Self::Bool => "true or false".to_owned(),
+            Self::BoolOr(choices) => {
+                let quoted: Vec<String> = choices.iter().map(|choice| format!("{choice:?}")).collect();
+                format!("true, false, {}", quoted.join(", "))
+            }
             Self::Count { most } => format!("a whole number from 1 to {most}"),
             Self::Duration => HumanDuration::ALLOWED.to_owned(),
             Self::Size => ByteSize::ALLOWED.to_owned(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tidewire_core::limits::{DEFAULT_PARTITIONS, Limits};
 use tidewire_shipper::Compression;
 
-use super::{ByteSize, HumanDuration};
+use super::{ByteSize, Forward, HumanDuration};
 
 /// Everything that one cluster is told.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -60,6 +60,7 @@ impl ClusterConfig {
             max_clock_skew: self.limits.max_clock_skew.get(),
             commit_deadline: self.limits.commit_deadline.get(),
             drain_budget: self.limits.drain_budget.get(),
+            relay_after: self.limits.relay_after.get(),
             pending_bytes: self.log.pending_bytes.as_len(),
             recent_bytes: self.log.recent_bytes.as_len(),
             segment_bytes_min: self.log.segment_bytes_min.get(),
@@ -123,6 +124,8 @@ pub struct LimitSettings {
     pub commit_deadline: HumanDuration,
     /// How long a stop may take to finish what is pending.
     pub drain_budget: HumanDuration,
+    /// How long a write may wait for another cluster's before peers that forward on demand are asked; zero: never.
+    pub relay_after: HumanDuration,
 }
 
 impl Default for LimitSettings {
@@ -133,6 +136,7 @@ impl Default for LimitSettings {
             max_clock_skew: limits.max_clock_skew.into(),
             commit_deadline: limits.commit_deadline.into(),
             drain_budget: limits.drain_budget.into(),
+            relay_after: limits.relay_after.into(),
         }
     }
 }
@@ -254,7 +258,7 @@ pub struct Peer {
     pub trees: Vec<String>,
     /// Whether writes of other clusters are sent on to it too, as a relay does; never its own.
     #[serde(default)]
-    pub forward: bool,
+    pub forward: Forward,
     /// Bytes of pages a second that are sent to it, over all trees; zero: no limit.
     #[serde(default = "Peer::default_rate_limit")]
     pub rate_limit: ByteSize,
@@ -271,7 +275,7 @@ impl Peer {
             url: Some(url.into()),
             send: true,
             trees: Vec::new(),
-            forward: false,
+            forward: Forward::Never,
             rate_limit: Self::default_rate_limit(),
             compression: Compression::default(),
         }
@@ -283,8 +287,8 @@ impl Peer {
 
     /// The same peer, with writes of other clusters sent on to it, or not.
     #[must_use]
-    pub fn forward(self, forward: bool) -> Self {
-        Self { forward, ..self }
+    pub fn forward(self, forward: impl Into<Forward>) -> Self {
+        Self { forward: forward.into(), ..self }
     }
 
     fn default_send() -> bool {

@@ -11,7 +11,9 @@ use tidewire_core::error::Error;
 use tidewire_core::id::{ClusterId, SinkName, TreeName};
 use tidewire_core::limits::{MAX_KNOWN_CLUSTERS, MAX_PARTITIONS, MAX_RECORD_BYTES_CEILING};
 
-use super::{ByteSize, ClusterConfig, ConfigError, Delivery, HumanDuration, Peer, Problem, sink_types};
+use super::{
+    ByteSize, ClusterConfig, ConfigError, Delivery, Forward, HumanDuration, Peer, Problem, sink_types,
+};
 
 impl ClusterConfig {
     /// Checks every rule and hands the configuration back unchanged.
@@ -95,6 +97,7 @@ impl ClusterConfig {
                 Duration::from_mins(10),
             ),
             ("limits.drain_budget", limits.drain_budget, Duration::ZERO, Duration::from_hours(1)),
+            ("limits.relay_after", limits.relay_after, Duration::ZERO, Duration::from_hours(1)),
             ("log.linger", log.linger, Duration::ZERO, Duration::from_millis(10)),
         ];
         for (key, given, least, most) in times {
@@ -162,7 +165,7 @@ impl ClusterConfig {
                     format!("{:?} is listed twice; list each peer once", peer.id),
                 ));
             }
-            if peer.forward && !peer.send {
+            if peer.forward != Forward::Never && !peer.send {
                 problems.push(Problem::new(
                     at("forward"),
                     "nothing is sent to this peer, so nothing can be forwarded; write send = true, or forward = false",
