@@ -29,9 +29,14 @@ struct State {
     to_come: u64,
     /// Why the peer was asked to pause.
     pause: Option<Pause>,
+    /// When anything came, or a session began.
+    heard: Instant,
     /// When everything that was known was applied, or since when there is anything to know.
     caught_up: Instant,
 }
+
+/// How long a peer with a link may say nothing before that shows: an idle one says something every second.
+const SILENT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// One peer and one tree.
 #[derive(Debug)]
@@ -52,6 +57,7 @@ impl Slot {
             last_page: None,
             to_come: 0,
             pause: None,
+            heard: Instant::now(),
             caught_up: Instant::now(),
         };
         Self { peer, metrics, state: Mutex::new(state) }
@@ -74,7 +80,9 @@ impl Slot {
             }
             return Err(refusal);
         }
-        state.wire.entered(Instant::now());
+        let now = Instant::now();
+        state.heard = now;
+        state.wire.entered(now);
         if let Some(before) = state.live.replace(port.clone()) {
             before.end(Ending::Goodbye("replaced by a newer link"));
         }
@@ -144,7 +152,9 @@ impl Slot {
     /// forgiven.
     pub(crate) fn reaches(&self, origin: OriginTag, ends: &[(PartitionId, Offset)], by_page: bool) {
         let mut state = self.state.lock();
-        if state.wire.brought(Instant::now()) {
+        let now = Instant::now();
+        state.heard = now;
+        if state.wire.brought(now) {
             state.refused = None;
         }
         if by_page {
@@ -218,6 +228,11 @@ impl Slot {
                 let reason =
                     format!("{bytes} bytes wait for writes of {origin} up to {hlc}, for {seconds:.1} s");
                 (ReceiveState::Waiting, Some(reason))
+            }
+            _ if state.heard.elapsed() >= SILENT => {
+                let seconds = state.heard.elapsed().as_secs();
+                let reason = format!("{} has said nothing for {seconds} s; its link may be cut", self.peer);
+                (ReceiveState::Connecting, Some(reason))
             }
             _ if entries > 0 => (ReceiveState::Streaming, None),
             _ => (ReceiveState::CaughtUp, None),

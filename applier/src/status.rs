@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiveState {
-    /// There is no link; the peer dials.
+    /// There is no link, or nothing comes over it; the peer dials.
     Connecting,
     /// Records are on their way.
     Streaming,

@@ -284,3 +284,20 @@ async fn a_paused_peer_is_sent_away_until_it_is_resumed_and_what_has_come_goes_o
     here.call(&x).await;
     here.check();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_link_over_which_nothing_comes_is_not_shown_as_caught_up() {
+    let here = Here::open(Settings::default()).await;
+    let mut x = origin("x");
+    let mut caller = here.call(&x).await;
+    caller.heartbeat(&mut x).await;
+    settle().await;
+    assert_eq!(here.state("x"), ReceiveState::CaughtUp);
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let status = here.status("x");
+    assert_eq!(status.state, ReceiveState::Connecting);
+    assert!(status.reason.expect("why").contains("nothing for 12 s"));
+    caller.heartbeat(&mut x).await;
+    settle().await;
+    assert_eq!(here.state("x"), ReceiveState::CaughtUp);
+}
