@@ -53,7 +53,6 @@ pub(crate) fn hello(
 ) -> Frame {
     let names = known.iter().chain([&identity.cluster]).chain(forwarded.iter().map(|(name, _)| name));
     let offers = [(packs, ZSTD), (relays, wire::RELAY)];
-    let offers = [(packs, ZSTD), (relays, wire::RELAY)];
     let mut known: Vec<String> = names.map(ToString::to_string).collect();
     known.sort_unstable();
     known.dedup();
