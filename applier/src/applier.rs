@@ -4,7 +4,7 @@
 //! is all the batching there is. Nothing is acknowledged that the tree has not answered for: sessions acknowledge from
 //! the [`View`] that is published after each call.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use tidewire_core::id::{ClusterId, OriginTag};
 use tidewire_core::record::ReadyGroup;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::pages::Page;
-use tidewire_core::tree::{Applied, ApplyTarget, Imported, Progress, Staging, TreeIdentity};
+use tidewire_core::tree::{Applied, ApplyTarget, Imported, Staging, TreeIdentity};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::budget::{Budget, Permit};
 use crate::canaries::Canaries;
 use crate::demand::Demands;
-use crate::gate::{Batch, Gate, Waiting, page_cost};
+use crate::gate::{Batch, Gate, page_cost};
 use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, took};
 use crate::pause::Stall;
 use crate::port::{Ending, Port};
@@ -43,30 +43,6 @@ enum Message {
     From(Arc<Port>, Input),
     Forget(Vec<OriginTag>),
     Import(Import),
-}
-
-/// How things stand after a round of the applier.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct View {
-    /// What is applied.
-    pub(crate) progress: Progress,
-    /// What waits for dependencies.
-    pub(crate) waiting: Vec<Waiting>,
-    /// Whose writes neighbours are asked for.
-    pub(crate) wanted: BTreeSet<OriginTag>,
-    /// Why the tree takes nothing at present.
-    pub(crate) stalled: Option<Arc<Stall>>,
-    /// The tree takes nothing any more.
-    pub(crate) closed: bool,
-    /// How many seeds it has taken: a session from before one does not know where the tree stands.
-    pub(crate) seeds: u64,
-}
-
-impl View {
-    /// What waits for dependencies of the origins that a link carries.
-    pub(crate) fn waiting<'a>(&'a self, port: &'a Port) -> impl Iterator<Item = &'a Waiting> + 'a {
-        self.waiting.iter().filter(|waiting| port.carries(waiting.origin))
-    }
 }
 
 struct Shared {

@@ -61,6 +61,7 @@ mod settings;
 mod slot;
 mod status;
 mod tripwire;
+mod view;
 
 pub use applier::Applier;
 pub use held::Held;
