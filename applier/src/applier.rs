@@ -29,6 +29,7 @@ use crate::refusal::RefusalKind;
 use crate::seeding::{Import, Shown};
 use crate::session::Heartbeat;
 use crate::settings::{BUSY, INBOX, RECHECK, RETRY, Settings};
+pub(crate) use crate::view::View;
 use tidewire_core::latest::{Follower, Latest};
 
 /// What a session hands over.
