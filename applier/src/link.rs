@@ -70,7 +70,7 @@ pub(crate) async fn serve(mut link: Link, server: Arc<Inner>, stranger: impl Siz
 /// Makes the caller known to the tree, says where the tree stands, and runs the session.
 async fn open(link: Link, admission: Admission, server: &Inner) {
     let Admission { caller, applier, slot, port } = admission;
-    let (tree, peer, session) = (&caller.tree, &caller.peer, port.number);
+    let (tree, peer) = (&caller.tree, &caller.peer);
     let enrolled = tokio::select! { biased;
         () = server.stop.cancelled() => return,
         enrolled = applier.target().enroll(peer, caller.incarnation) => enrolled,
@@ -99,7 +99,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
     let credit = applier.credit(peer, &now).min(applier.settings().initial_credit_bytes);
     let identity = applier.identity();
     let welcome = wire::Welcome {
-        session: session.get(),
+        session: port.number.get(),
         protocol: PROTOCOL.1,
         cluster: identity.cluster.to_string(),
         boot_id: server.config.boot.get(),
@@ -112,22 +112,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         snapshot: server.snapshot_request(&applier, &caller, &origins),
         capabilities: if caller.packs { vec![ZSTD.to_owned()] } else { Vec::new() },
     };
-    let terms = Terms {
-        me: identity.origin(),
-        peer: peer.clone(),
-        origins,
-        partitions: identity.partitions,
-        packs: caller.packs,
-    };
-    let pause = pause_of(&applier, &port, &now);
-    let said = Standing { credit, ..standing(&applier, &port, &now, pause.as_ref()) };
-    let mut session = Session::new(session, terms, applier.settings(), said);
-    if caller.relays {
-        session.open_to_wishes();
-    }
-    if welcome.snapshot.is_some() {
-        session.open_to_seed();
-    }
+    let session = begin(&caller, &applier, &port, &now, origins, &welcome);
     tracing::info!(%tree, %peer, session = %port.number, remote = link.remote, "link opened");
     let stop = server.stop.clone();
     let Link { sender, receiver, .. } = link;
@@ -148,6 +133,35 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         Err(end) => end,
     };
     running.finish(end, &caller).await;
+}
+
+/// The session that a welcome opens.
+fn begin(
+    caller: &Caller,
+    applier: &Applier,
+    port: &Port,
+    now: &View,
+    origins: BTreeMap<OriginTag, (ClusterId, Incarnation)>,
+    welcome: &wire::Welcome,
+) -> Session {
+    let identity = applier.identity();
+    let terms = Terms {
+        me: identity.origin(),
+        peer: caller.peer.clone(),
+        origins,
+        partitions: identity.partitions,
+        packs: caller.packs,
+    };
+    let pause = pause_of(applier, port, now);
+    let said = Standing { credit: welcome.credit_bytes, ..standing(applier, port, now, pause.as_ref()) };
+    let mut session = Session::new(port.number, terms, applier.settings(), said);
+    if caller.relays {
+        session.open_to_wishes();
+    }
+    if welcome.snapshot.is_some() {
+        session.open_to_seed();
+    }
+    session
 }
 
 /// Makes known what the caller forwards: which origins the link carries, the caller's own included, and which it cannot.
