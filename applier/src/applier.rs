@@ -42,7 +42,7 @@ pub(crate) enum Input {
 #[derive(Debug)]
 enum Message {
     From(Arc<Port>, Input),
-    Forget(Vec<OriginTag>),
+    Forget(Vec<OriginTag>, oneshot::Sender<()>),
     Import(Import),
 }
 
@@ -209,10 +209,13 @@ impl Applier {
         self.0.seed.lock().clone()
     }
 
-    /// Drops what waits of origins that no session brings any more.
+    /// Drops what waits of origins that no session brings any more. When it returns, nothing of them is applied any more.
     pub(crate) async fn forget(&self, origins: Vec<OriginTag>) {
+        let (done, forgotten) = oneshot::channel();
         // An applier that has ended holds nothing.
-        let _ended = self.0.inbox.send(Message::Forget(origins)).await;
+        if self.0.inbox.send(Message::Forget(origins, done)).await.is_ok() {
+            let _ended = forgotten.await;
+        }
     }
 }
 
@@ -341,8 +344,11 @@ impl Runner {
                 self.import = Some(import);
                 return;
             }
-            Message::Forget(origins) => {
-                return origins.into_iter().for_each(|origin| self.gate.forget(origin));
+            Message::Forget(origins, done) => {
+                origins.into_iter().for_each(|origin| self.gate.forget(origin));
+                // Nobody need wait for it.
+                let _gone = done.send(());
+                return;
             }
             Message::From(port, input) => (port, input),
         };

@@ -20,7 +20,7 @@ pub struct Held {
     pub until: Hlc,
     /// Up to here everything of the origin itself is applied.
     pub reached: Hlc,
-    /// Neighbours are asked for those writes.
+    /// Neighbours that forward on demand, if there are any, are asked for those writes.
     pub asked: bool,
 }
 

@@ -63,9 +63,15 @@ impl Server {
         }
     }
 
-    /// Lets a cluster return that was sealed out.
+    /// Lets a cluster return that was sealed out. Every link begins anew: only then do relays look whether they have its
+    /// records.
     pub fn unseal(&self, cluster: &ClusterId) {
-        self.inner.state.lock().sealed.remove(cluster);
+        let mut state = self.inner.state.lock();
+        if state.sealed.remove(cluster) {
+            for slot in state.peers.values().flat_map(|peer| peer.slots.values()) {
+                slot.end(Ending::Goodbye("an origin that was sealed out may return"));
+            }
+        }
     }
 }
 

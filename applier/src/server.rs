@@ -262,8 +262,11 @@ impl Inner {
     /// Lets a caller in whose log the tree knows now. Much may have changed since it was admitted.
     pub(crate) fn enter(&self, caller: &Caller, slot: &Arc<Slot>, port: &Arc<Port>) -> Result<(), Refusal> {
         let state = self.state.lock();
-        let now = state.peers.get(&caller.peer).and_then(|peer| peer.slots.get(&caller.tree));
-        if !now.is_some_and(|now| Arc::ptr_eq(now, slot)) {
+        let peer = state.peers.get(&caller.peer);
+        let now = peer.and_then(|peer| peer.slots.get(&caller.tree));
+        let rests = peer.is_some_and(|peer| peer.paused);
+        let sealed = state.sealed.iter().any(|origin| port.carries(origin.tag()));
+        if rests || sealed || !now.is_some_and(|now| Arc::ptr_eq(now, slot)) {
             return Err(Refusal::new(
                 RefusalKind::UnknownPeer,
                 "the peer was changed at this moment: try again",

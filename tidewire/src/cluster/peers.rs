@@ -202,12 +202,22 @@ impl Links {
             );
             return Err(Error::new(ErrorKind::Conflict, said));
         }
-        let note = self.note(id);
-        self.remember(id, Note { sealed: true, ..note }).await?;
-        self.end_shippers(id).await;
+        // Nothing of it may be applied any more before it stops to count: what waits of it may be older than what is
+        // reaped from then on.
         if let Some(server) = self.server() {
             server.seal(id).await;
         }
+        let note = self.note(id);
+        if let Err(error) = self.remember(id, Note { sealed: true, ..note }).await {
+            if let Some(server) = self.server() {
+                server.unseal(id);
+            }
+            if known.is_ok() {
+                self.let_in(id)?;
+            }
+            return Err(error);
+        }
+        self.end_shippers(id).await;
         let freed = self.release_all(id).await?;
         tracing::warn!(peer = %id, bytes = freed, "sealed out: nothing is held for it, and nothing of it is taken until it is resumed");
         Ok(freed)

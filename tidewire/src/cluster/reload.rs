@@ -54,7 +54,12 @@ impl Cluster {
             if !running.trees.iter().any(|known| known.name == tree.name) {
                 next.trees.push(tree.clone());
                 self.0.set_config(next.clone());
-                self.tree(&tree.name).await?;
+                if let Err(error) = self.tree(&tree.name).await {
+                    // It counts as new again when the file is mended.
+                    next.trees.pop();
+                    self.0.set_config(next);
+                    return Err(error);
+                }
                 done.trees.push(tree.name.clone());
             }
         }
@@ -75,6 +80,16 @@ impl Cluster {
     }
 
     async fn reload_peers(&self, before: &[Peer], wanted: &[Peer], done: &mut Reloaded) -> Result<(), Error> {
+        let links = &self.0.links;
+        let listed = self.list_peers(before, wanted, done).await;
+        // Also after a change that failed: the links that ended for those before it are wanted.
+        links.connect(&self.0.tasks, &self.0.random).await?;
+        // A peer that is sent less than before holds the logs of the rest no more.
+        done.freed_bytes += links.release_unlisted().await?;
+        listed
+    }
+
+    async fn list_peers(&self, before: &[Peer], wanted: &[Peer], done: &mut Reloaded) -> Result<(), Error> {
         let links = &self.0.links;
         let wanted: BTreeMap<&String, &Peer> = wanted.iter().map(|peer| (&peer.id, peer)).collect();
         for gone in before.iter().filter(|peer| !wanted.contains_key(&peer.id)) {
@@ -98,9 +113,6 @@ impl Cluster {
                 }
             }
         }
-        links.connect(&self.0.tasks, &self.0.random).await?;
-        // A peer that is sent less than before holds the logs of the rest no more.
-        done.freed_bytes += links.release_unlisted().await?;
         Ok(())
     }
 }
