@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tidewire_core::causal::VersionVector;
 use tidewire_core::error::Error;
 use tidewire_core::id::{ClusterId, OriginTag};
+use tidewire_core::letters::{Letter, RecordFault};
 use tidewire_core::record::ReadyGroup;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::pages::Page;
-use tidewire_core::tree::{Applied, ApplyTarget, Imported, Staging, TreeIdentity};
+use tidewire_core::tree::{ApplyTarget, Imported, Staging, TreeIdentity};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,23 +23,17 @@ use tokio_util::sync::CancellationToken;
 use crate::budget::{Budget, Permit};
 use crate::canaries::Canaries;
 use crate::demand::Demands;
+use crate::faults::{Attempts, TRIES};
 use crate::gate::{Batch, Gate, page_cost};
-use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, took};
+use crate::judging::{park_and_apply, tell_given_up};
+use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, gauge, took};
 use crate::pause::Stall;
 use crate::port::{Ending, Port};
 use crate::refusal::RefusalKind;
 use crate::seeding::{Import, Shown};
-use crate::session::Heartbeat;
 use crate::settings::{BUSY, INBOX, RECHECK, RETRY, Settings};
-pub(crate) use crate::view::View;
+use crate::view::{Input, View};
 use tidewire_core::latest::{Follower, Latest};
-
-/// What a session hands over.
-#[derive(Debug)]
-pub(crate) enum Input {
-    Page(Page, Permit),
-    Heartbeat(Heartbeat),
-}
 
 #[derive(Debug)]
 enum Message {
@@ -57,6 +53,7 @@ struct Shared {
     view: Latest<Arc<View>>,
     stop: CancellationToken,
     seed: Shown,
+    attempts: Attempts,
 }
 
 /// The applier of one tree. Cheap to clone; clones are the same applier.
@@ -94,6 +91,7 @@ impl Applier {
             view: Latest::new(Arc::new(view)),
             stop: tasks.stop_token().child_token(),
             seed: Shown::default(),
+            attempts: Attempts::default(),
             identity,
         });
         let identity = &shared.identity;
@@ -121,6 +119,10 @@ impl Applier {
     /// Which tree this is.
     pub fn identity(&self) -> &TreeIdentity {
         &self.0.identity
+    }
+
+    pub(crate) fn attempts(&self) -> &Attempts {
+        &self.0.attempts
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -199,6 +201,14 @@ impl Applier {
         Some(answered)
     }
 
+    /// Brings the gauges of the dead letters up to date, which are settled without the applier.
+    pub fn show_dead_letters(&self) {
+        let counts = self.0.target.parking().map(|parking| parking.counts).unwrap_or_default();
+        for (origin, (_, series)) in &*self.0.origins.lock() {
+            series.dead_letters.set(gauge(counts.get(origin).copied().unwrap_or(0)));
+        }
+    }
+
     /// Shows whose seed comes in.
     pub(crate) fn show_seed(&self, seed: Option<(ClusterId, u64)>) {
         *self.0.seed.lock() = seed;
@@ -261,8 +271,9 @@ impl Runner {
             {
                 return false;
             }
-            let frontier = self.shared.target.progress().frontier;
-            let batch = self.gate.take(&frontier, self.shared.settings.apply_bytes);
+            let frontier = self.shared.target.visible();
+            self.give_up(&frontier);
+            let mut batch = self.gate.take(&frontier, self.shared.settings.apply_bytes);
             for (origin, closed) in &batch.advances {
                 self.shared.target.advance(*origin, *closed);
             }
@@ -274,7 +285,7 @@ impl Runner {
             if groups.is_empty() {
                 continue;
             }
-            match self.apply(groups).await {
+            match self.apply(batch.letters(), groups).await {
                 Ok(_) => {
                     self.applied(&batch);
                     pause = RETRY.0;
@@ -282,6 +293,13 @@ impl Runner {
                     self.publish(false);
                 }
                 Err(error) => {
+                    if let Some(RecordFault { dot, reason }) = RecordFault::of(&error)
+                        && self.shared.attempts.count(*dot) >= TRIES
+                        && batch.blame(*dot, reason)
+                    {
+                        self.gate.give_back(batch);
+                        continue;
+                    }
                     self.gate.give_back(batch);
                     if error.is_shutting_down() {
                         return false;
@@ -301,9 +319,9 @@ impl Runner {
     }
 
     /// Hands groups to the tree. If that takes long, the log is saturated or slow, and peers are asked to pause.
-    async fn apply(&mut self, groups: Vec<ReadyGroup>) -> Result<Applied, Error> {
+    async fn apply(&mut self, letters: Vec<Letter>, groups: Vec<ReadyGroup>) -> Result<(), Error> {
         let target = self.shared.target.clone();
-        let mut applied = target.apply(groups);
+        let mut applied = Box::pin(park_and_apply(&*target, letters, groups));
         match timeout(BUSY, &mut applied).await {
             Ok(applied) => applied,
             Err(_) => {
@@ -315,6 +333,14 @@ impl Runner {
                 self.stalled.take_if(|stall| **stall == Stall::Busy);
                 applied
             }
+        }
+    }
+
+    /// Where the settings say so, lets go what has waited too long.
+    fn give_up(&mut self, frontier: &VersionVector) {
+        let Some(patience) = self.shared.settings.apply_after else { return };
+        for one in self.gate.give_up(frontier, patience, Instant::now()) {
+            tell_given_up(&Applier(self.shared.clone()), &self.shared.origins, &one);
         }
     }
 
@@ -333,7 +359,6 @@ impl Runner {
             self.shared.metrics.seeded(&identity.tree, imported);
             self.publish(false);
         }
-        // The link may have ended meanwhile.
         let _gone = answer.send(imported);
         true
     }
@@ -357,10 +382,13 @@ impl Runner {
         }
         let applied = self.shared.target.progress();
         let (origin, taken) = match input {
-            Input::Page(page, permit) => {
+            Input::Page(page, permit, letters) => {
                 let (origin, id) = (page.origin, page.id);
                 self.demands.came(origin, origin == port.peer.tag(), Instant::now());
                 let taken = self.gate.admit(page, permit, &applied, Instant::now());
+                if taken.is_ok() {
+                    self.gate.blame(letters);
+                }
                 (origin, taken.map_err(|refusal| refusal.of_page(id)))
             }
             Input::Heartbeat(heartbeat) => {
@@ -416,7 +444,7 @@ impl Runner {
         let progress = self.shared.target.progress();
         let arrived = self.canaries.arrived(&progress.frontier);
         took(&self.shared.origins.lock(), self.shared.target.wall_millis(), arrived);
-        let waiting = self.gate.waiting(&progress.frontier);
+        let waiting = self.gate.waiting(&self.shared.target.visible());
         {
             let Shared { identity, metrics, origins, .. } = &*self.shared;
             let held =
@@ -439,8 +467,4 @@ impl Runner {
             seeds: self.seeds,
         }));
     }
-}
-
-fn gauge(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

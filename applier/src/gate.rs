@@ -12,19 +12,23 @@
 //! so its run is never broken.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use tidewire_core::causal::{OriginMarks, VersionVector};
-use tidewire_core::id::{Hlc, Incarnation, Offset, OriginTag, PartitionId};
+use tidewire_core::id::{Dot, Hlc, Incarnation, Offset, OriginTag, PartitionId};
+use tidewire_core::letters::Letter;
 use tidewire_core::limits::MAX_GROUP_FRAMES;
-use tidewire_core::record::{Block, PartitionRun};
+use tidewire_core::record::Block;
 use tidewire_core::transport::pages::{Page, PageGroup};
 use tidewire_core::tree::{Consistency, Progress, ReadyGroup};
 use tokio::time::Instant;
 
 use crate::budget::Permit;
+use crate::faults;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::session::Heartbeat;
 use crate::settings::BLOCK_OVERHEAD;
+use crate::sifting::sift;
 
 /// What a page costs in memory, for its permit.
 pub(crate) fn page_cost(page: &Page) -> u64 {
@@ -43,6 +47,10 @@ struct Held {
     deps: VersionVector,
     bytes: u64,
     since: Instant,
+    /// It does not wait for what it depends on any more.
+    given_up: bool,
+    /// What of it is parked before it is applied.
+    letters: Vec<Letter>,
     /// Gives the room back when the group is durable or dropped.
     _permit: Permit,
 }
@@ -60,6 +68,8 @@ struct Queue {
     closed: Hlc,
     items: VecDeque<Item>,
     bytes: u64,
+    /// Since when its groups have waited for what they depend on, but for those that were let go without.
+    stalled: Option<Instant>,
 }
 
 /// What can be applied now, in order; owned by whoever applies it until it is done or given back.
@@ -78,13 +88,28 @@ impl Batch {
         self.groups.iter().map(|held| held.group.clone()).collect()
     }
 
+    /// What is to be parked before the groups are applied.
+    pub(crate) fn letters(&self) -> Vec<Letter> {
+        self.groups.iter().flat_map(|held| &held.letters).cloned().collect()
+    }
+
+    /// Has one record parked that the tree refused. Says whether it is in one of the groups.
+    pub(crate) fn blame(&mut self, dot: Dot, reason: &str) -> bool {
+        for held in &mut self.groups {
+            let mut blocks = held.group.blocks.iter().filter(|_| held.group.incarnation == dot.incarnation);
+            if let Some(letter) = blocks.find_map(|(block, _)| faults::of_dot(block, dot, reason)) {
+                held.letters.push(letter);
+                return true;
+            }
+        }
+        false
+    }
+
     /// How many records count, by origin.
     pub(crate) fn records(&self) -> BTreeMap<OriginTag, u64> {
         let mut records = BTreeMap::new();
-        for Held { group, .. } in &self.groups {
-            let count: u64 =
-                group.blocks.iter().map(|(block, skip)| u64::from(block.count()) - u64::from(*skip)).sum();
-            *records.entry(group.origin).or_default() += count;
+        for held in &self.groups {
+            *records.entry(held.group.origin).or_default() += held.records();
         }
         records
     }
@@ -123,6 +148,19 @@ pub(crate) struct Waiting {
     pub(crate) bytes: u64,
 }
 
+/// What was let go of an origin without all that it depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GaveUp {
+    /// Whose records.
+    pub(crate) origin: OriginTag,
+    /// For whose writes the first of them waited.
+    pub(crate) on: OriginTag,
+    /// Up to which HLC.
+    pub(crate) until: Hlc,
+    /// How many.
+    pub(crate) records: u64,
+}
+
 /// The order in which groups of all origins go into a tree.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -155,7 +193,7 @@ impl Gate {
         let mut items = Vec::with_capacity(page.groups.len());
         let (mut closed, mut duplicates) = (queue.closed, 0);
         for PageGroup { closed: promised, blocks } in page.groups {
-            let fresh = sift(blocks, queue, closed, applied.reaped, &mut duplicates)?;
+            let fresh = sift(blocks, &queue.admitted, closed, applied.reaped, &mut duplicates)?;
             if fresh.is_empty() {
                 items.extend((promised > closed).then_some(Item::Closed(promised)));
             } else {
@@ -174,6 +212,25 @@ impl Gate {
         }
         queue.closed = closed;
         Ok(duplicates)
+    }
+
+    /// Notes what of the groups that wait can never be applied.
+    pub(crate) fn blame(&mut self, letters: Vec<Letter>) {
+        for letter in letters {
+            let Some(queue) = self.queues.get_mut(&letter.origin) else { continue };
+            let Dot { partition, offset, .. } = letter.dot();
+            let holds = |block: &Block| {
+                block.run(partition).is_some_and(|run| (run.first..run.end()).contains(&offset))
+            };
+            let held = queue.items.iter_mut().rev().find_map(|item| match item {
+                Item::Group(held) if held.group.blocks.iter().any(|(block, _)| holds(block)) => Some(held),
+                _ => None,
+            });
+            // What is covered already needs nothing.
+            if let Some(held) = held {
+                held.letters.push(letter);
+            }
+        }
     }
 
     /// Takes a promise without records, to be kept once everything before it is applied.
@@ -218,6 +275,7 @@ impl Gate {
                         batch.bytes += held.bytes;
                         batch.blocks += held.group.blocks.len();
                         reached.raise(*origin, held.group.closed);
+                        queue.stalled = queue.stalled.filter(|_| held.given_up);
                     }
                     _ => continue,
                 }
@@ -231,6 +289,33 @@ impl Gate {
                 return batch;
             }
         }
+    }
+
+    /// Lets go what waits of an origin of which something has waited for `patience`, though not all that it depends on is
+    /// applied: its order within its origin stays, causality is given up for it. What comes behind it and waits for the
+    /// same does not wait as long again. Says for each origin how many records, and for what the first of them waited.
+    pub(crate) fn give_up(
+        &mut self,
+        frontier: &VersionVector,
+        patience: Duration,
+        now: Instant,
+    ) -> Vec<GaveUp> {
+        let mut given_up = Vec::new();
+        for (origin, queue) in &mut self.queues {
+            let mut all: Option<GaveUp> = None;
+            for item in &mut queue.items {
+                let Item::Group(held) = item else { continue };
+                let Some((on, until)) = frontier.first_missing(&held.deps) else { continue };
+                if *queue.stalled.get_or_insert(held.since) + patience > now {
+                    break;
+                }
+                (held.deps, held.given_up) = (VersionVector::default(), true);
+                let first = GaveUp { origin: *origin, on, until, records: 0 };
+                all.get_or_insert(first).records += held.records();
+            }
+            given_up.extend(all);
+        }
+        given_up
     }
 
     /// Puts the groups of a batch that was not applied back to where they were.
@@ -281,6 +366,7 @@ impl Gate {
             closed: applied.frontier.get(origin),
             items: VecDeque::new(),
             bytes: 0,
+            stalled: None,
         });
         if queue.admitted.incarnation() == incarnation {
             return Ok(queue);
@@ -331,7 +417,14 @@ impl Held {
             deps = deps.iter().filter(|(origin, _)| *origin != group.origin).collect();
         }
         let bytes = group.blocks.iter().map(|(block, _)| block.bytes().len() as u64).sum();
-        Self { group, deps, bytes, since, _permit: permit }
+        Self { group, deps, bytes, since, given_up: false, letters: Vec::new(), _permit: permit }
+    }
+}
+
+impl Held {
+    /// How many of its records count.
+    fn records(&self) -> u64 {
+        self.group.blocks.iter().map(|(block, skip)| u64::from(block.count()) - u64::from(*skip)).sum()
     }
 }
 
@@ -345,72 +438,6 @@ fn check_gap(starts: &[(PartitionId, Offset)], admitted: &OriginMarks) -> Result
             "begins at offset {start} of partition {partition}, {covered} is covered: send from the watermarks"
         ),
     ))
-}
-
-/// The blocks of a group that are not covered yet, with how many leading records are. Counts those that are.
-fn sift(
-    blocks: Vec<Block>,
-    queue: &Queue,
-    closed: Hlc,
-    reaped: Hlc,
-    duplicates: &mut u64,
-) -> Result<Vec<(Block, u16)>, Refusal> {
-    let mut fresh: Vec<(Block, u16)> = Vec::with_capacity(blocks.len());
-    for block in blocks {
-        let covered = covered_records(&block, &queue.admitted);
-        *duplicates += covered;
-        if covered == u64::from(block.count()) {
-            continue;
-        }
-        let first =
-            if covered == 0 { Some(block.first_hlc()) } else { first_uncovered(&block, covered, queue) };
-        let Some((first, skip)) = first.zip(u16::try_from(covered).ok()) else {
-            let detail = "a block is covered in part, but not from its start: the origin's log is not the one known here";
-            return Err(Refusal::new(RefusalKind::Malformed, detail));
-        };
-        if fresh.is_empty() && first <= closed {
-            let detail = format!(
-                "a new record at {first}, though its origin was complete up to {closed}: its clock or its log went back"
-            );
-            return Err(Refusal::new(RefusalKind::Malformed, detail));
-        }
-        if first <= reaped {
-            return Err(too_late(first, reaped));
-        }
-        fresh.push((block, skip));
-    }
-    Ok(fresh)
-}
-
-/// A record of an origin that nothing waited for: not a member when the dead were reaped.
-fn too_late(first: Hlc, reaped: Hlc) -> Refusal {
-    Refusal::new(
-        RefusalKind::Reaped,
-        format!(
-            "a record at {first} comes too late: what was deleted up to {reaped} is forgotten here, and it might bring it back. Its origin did not take part then. Let it begin again with an empty tree under a new name, be seeded, and write anew what it alone has; until then seal it out here (tidewire peers seal), or what else comes over this link waits for it"
-        ),
-    )
-}
-
-fn covered_records(block: &Block, admitted: &OriginMarks) -> u64 {
-    let covered =
-        |run: PartitionRun| admitted.get(run.partition).next.since(run.first).min(u64::from(run.count));
-    block.runs().map(covered).sum()
-}
-
-/// The HLC of the record after the `covered` leading ones, if exactly those are covered.
-fn first_uncovered(block: &Block, covered: u64, queue: &Queue) -> Option<Hlc> {
-    let mut next: BTreeMap<PartitionId, Offset> =
-        block.runs().map(|run| (run.partition, run.first)).collect();
-    for (leading, record) in (0_u64..).zip(block.records()) {
-        let record = record.ok()?;
-        let offset = next.get_mut(&record.partition)?;
-        if *offset >= queue.admitted.get(record.partition).next {
-            return (leading == covered).then_some(record.hlc);
-        }
-        *offset = offset.next();
-    }
-    None
 }
 
 #[cfg(test)]

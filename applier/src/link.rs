@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidewire_core::error::ErrorKind;
 use tidewire_core::id::{ClusterId, Incarnation, OriginTag};
+use tidewire_core::letters::Letter;
 use tidewire_core::transport::marks::{encode_vector, encode_watermarks};
 use tidewire_core::transport::pages::Page;
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
@@ -12,8 +13,9 @@ use tidewire_core::transport::{Link, LinkReceiver, LinkSender, ZSTD};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::applier::{Applier, Input, View};
+use crate::applier::Applier;
 use crate::hello::{Caller, PROTOCOL};
+use crate::judging::judge;
 use crate::pause::{Pause, pause};
 use crate::port::{Ending, Port};
 use crate::refusal::{Refusal, RefusalKind};
@@ -21,6 +23,7 @@ use crate::server::Inner;
 use crate::session::{Event, Session, Standing, Terms};
 use crate::settings::{FAREWELL, HELLO_TIMEOUT, REPEAT_ACK};
 use crate::slot::Slot;
+use crate::view::{Input, View};
 use tidewire_core::latest::Follower;
 
 /// A caller that may come in.
@@ -217,7 +220,7 @@ pub(crate) struct Running {
 /// What was received and is not handed over yet: the link is not read before it is.
 #[derive(Default)]
 struct Pending {
-    page: Option<Page>,
+    page: Option<(Page, Vec<Letter>)>,
     input: Option<Input>,
     /// A seed has begun.
     seed: Option<Vec<(ClusterId, Incarnation)>>,
@@ -287,7 +290,14 @@ impl Running {
                     self.slot.reaches(page.origin, &beyond.tails, true);
                     self.slot.comes(beyond.bytes);
                 }
-                Ok(Pending { page: Some(page), ..Pending::default() })
+                Ok(Pending { page: Some((page, Vec::new())), ..Pending::default() })
+            }
+            Event::Faulty(page, faults) => {
+                let judged = judge(&self.applier, &self.port.peer, faults);
+                let letters =
+                    judged.map_err(|refusal| End::Here(Ending::Refused(refusal.of_page(page.id))))?;
+                self.slot.reaches(page.origin, &page.through, true);
+                Ok(Pending { page: Some((page, letters)), ..Pending::default() })
             }
             Event::Heartbeat(heartbeat) => {
                 self.slot.reaches(heartbeat.origin, &heartbeat.tails, false);
@@ -373,9 +383,9 @@ fn pause_of(applier: &Applier, port: &Port, view: &View) -> Option<Pause> {
 /// Hands over what is pending once there is room. Cancel-safe: what was not handed over is still pending. False: the
 /// applier has ended.
 async fn hand_over(applier: &Applier, port: &Arc<Port>, pending: &mut Pending) -> bool {
-    if let Some(page) = &pending.page {
+    if let Some((page, _)) = &pending.page {
         let permit = applier.room(&port.peer, page).await;
-        pending.input = pending.page.take().map(|page| Input::Page(page, permit));
+        pending.input = pending.page.take().map(|(page, letters)| Input::Page(page, permit, letters));
     }
     applier.submit(port, &mut pending.input).await
 }

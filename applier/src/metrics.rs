@@ -21,6 +21,8 @@ pub struct ApplierMetrics {
     gaps: Family<Labels, Counter>,
     two_copies: Family<Labels, Counter>,
     held: Family<Labels, Gauge>,
+    dead_letters: Family<Labels, Gauge>,
+    gave_up: Family<Labels, Counter>,
     frontier: Family<Labels, Gauge>,
     seeds: Family<Labels, Counter>,
     seed_rows: Family<Labels, Counter>,
@@ -76,6 +78,10 @@ pub(crate) struct OriginMetrics {
     pub(crate) two_copies: Counter,
     /// Bytes that wait for dependencies.
     pub(crate) held: Gauge,
+    /// Records that can never be applied, parked.
+    pub(crate) dead_letters: Gauge,
+    /// Records applied without what they depend on.
+    pub(crate) gave_up: Counter,
     end_to_end: Histogram,
 }
 
@@ -113,6 +119,11 @@ impl ApplierMetrics {
             ),
             held: metrics
                 .gauges("tidewire_held_bytes", "Bytes that wait for writes of other clusters they depend on"),
+            gave_up: metrics.counters(
+                "tidewire_applied_without_dependencies",
+                "Records that had waited too long for what they depend on, and were applied without it",
+            ),
+            dead_letters: metrics.gauges("tidewire_dead_letters", "Records that are never taken, parked"),
             frontier: metrics
                 .gauges("tidewire_frontier_hlc_ms", "Up to which millisecond an origin is complete here"),
             seeds: metrics.counters("tidewire_reseeds", "Snapshots of peers that were taken over"),
@@ -171,6 +182,8 @@ impl ApplierMetrics {
             gaps: self.gaps.get_or_create(&labels).clone(),
             two_copies: self.two_copies.get_or_create(&labels).clone(),
             held: self.held.get_or_create(&labels).clone(),
+            gave_up: self.gave_up.get_or_create(&labels).clone(),
+            dead_letters: self.dead_letters.get_or_create(&labels).clone(),
             end_to_end: self.end_to_end.get_or_create(&labels).clone(),
         }
     }
@@ -194,4 +207,9 @@ impl ApplierMetrics {
         let labels: Labels = vec![("tree", tree.to_string()), ("origin", origin.to_string())];
         self.frontier.get_or_create(&labels).clone()
     }
+}
+
+/// A count as the value of a gauge.
+pub(crate) fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -46,6 +46,8 @@ pub(crate) enum RefusalKind {
     Sealed,
     /// A record is older than what was reaped here.
     Reaped,
+    /// A record can never be applied, and there is no room to park it.
+    DeadLettersFull,
 }
 
 impl RefusalKind {
@@ -71,6 +73,7 @@ impl RefusalKind {
             Self::Paused => "paused",
             Self::Sealed => "sealed",
             Self::Reaped => "reaped",
+            Self::DeadLettersFull => "dead_letters_full",
         }
     }
 
@@ -84,7 +87,8 @@ impl RefusalKind {
             | Self::ClockSkew
             | Self::Unavailable
             | Self::Busy
-            | Self::Paused => true,
+            | Self::Paused
+            | Self::DeadLettersFull => true,
             Self::Protocol
             | Self::Partitions
             | Self::MergeMode

@@ -18,6 +18,7 @@ use tidewire_core::transport::pages::{Assembler, Page};
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
 use tidewire_core::tree::SEED_PIECE_BYTES;
 
+use crate::faults::{self, Fault};
 use crate::pause::{Pause, PauseKind};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::settings::Settings;
@@ -68,6 +69,8 @@ pub(crate) enum Event {
     Nothing,
     /// A whole page, checked, and what the peer says that there is beyond it, if it does.
     Page(Page, Option<Beyond>),
+    /// The same, but some records of it can never be applied.
+    Faulty(Page, Vec<Fault>),
     /// A promise, checked.
     Heartbeat(Heartbeat),
     /// A seed begins; it may name these origins.
@@ -249,14 +252,14 @@ impl Session {
         let page = self.assembler.push(part).map_err(malformed)?;
         let Some(page) = page else { return Ok(Event::Nothing) };
         self.check_range(&page)?;
-        let mut closed = Hlc::ZERO;
+        let (mut closed, mut faults) = (Hlc::ZERO, Vec::new());
         for group in &page.groups {
             if group.blocks.len() > MAX_GROUP_FRAMES {
                 return Err(malformed("a group has more blocks than can be"));
             }
             let mut last = closed.next();
             for block in &group.blocks {
-                self.check_block(block, page.incarnation)?;
+                faults.append(&mut self.check_block(block, page.incarnation)?);
                 if block.first_hlc() < last {
                     return Err(malformed("groups or blocks of a page are not in the order of their clock"));
                 }
@@ -268,7 +271,7 @@ impl Session {
             closed = group.closed;
         }
         check_skew(&name, closed, skew)?;
-        Ok(Event::Page(page, beyond))
+        Ok(if faults.is_empty() { Event::Page(page, beyond) } else { Event::Faulty(page, faults) })
     }
 
     fn receive_heartbeat(&mut self, heartbeat: &wire::Heartbeat, skew: Skew<'_>) -> Result<Event, Refusal> {
@@ -322,7 +325,8 @@ impl Session {
         Ok(())
     }
 
-    fn check_block(&self, block: &Block, incarnation: Incarnation) -> Result<(), Refusal> {
+    /// What can never be applied of a block that is what its origin wrote.
+    fn check_block(&self, block: &Block, incarnation: Incarnation) -> Result<Vec<Fault>, Refusal> {
         let peer = &self.terms.peer;
         block.verify(incarnation).map_err(|error| match error {
             FormatError::Checksum(_) => {
@@ -333,23 +337,10 @@ impl Session {
             }
             other => malformed(other),
         })?;
-        block.check(self.terms.partitions).map_err(malformed)?;
-        for record in block.records() {
-            let record = record.map_err(malformed)?;
-            if record.kind == Kind::Mark {
-                return Err(malformed("maintenance, which is never shipped"));
-            }
-            let parts = [Some(record.key), record.end_key, record.extended, Some(record.value)];
-            let bytes: usize = parts.into_iter().flatten().map(<[u8]>::len).sum();
-            if bytes > self.max_record_bytes {
-                let detail = format!(
-                    "a record of {bytes} bytes from {peer}, at most {} are taken: raise max_record_bytes here",
-                    self.max_record_bytes
-                );
-                return Err(Refusal::new(RefusalKind::TooLarge, detail));
-            }
+        if block.records().flatten().any(|record| record.kind == Kind::Mark) {
+            return Err(malformed("maintenance, which is never shipped"));
         }
-        Ok(())
+        Ok(faults::find(block, incarnation, self.terms.partitions, self.max_record_bytes))
     }
 
     /// The acknowledgement that says what has changed since the last one, if anything has or it is to be repeated.

@@ -49,6 +49,14 @@ fn refused(frame: Frame) -> RefusalKind {
     session().receive(frame, &no_skew).expect_err("this ends the session").kind
 }
 
+/// What is wrong with records of a page that is taken.
+fn faulty(frame: Frame) -> Vec<RefusalKind> {
+    match session().receive(frame, &no_skew) {
+        Ok(Event::Faulty(_, faults)) => faults.iter().map(|fault| fault.kind).collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn one_group() -> MemOrigin {
     let mut origin = origin();
     origin.commit(&[&["a", "b"], &["c"]]);
@@ -171,11 +179,11 @@ fn f20_a_clock_too_far_ahead_is_refused_with_the_figure() {
 }
 
 #[test]
-fn a_record_over_the_limit_is_refused() {
+fn f35_a_record_over_the_limit_is_named_and_the_session_decides_nothing() {
     let mut origin = origin();
     origin.value_bytes = 1_000;
     origin.commit(&[&["a"]]);
-    assert_eq!(refused(frame(&page(&origin, 0, 1), |_| {})), RefusalKind::TooLarge);
+    assert_eq!(faulty(frame(&page(&origin, 0, 1), |_| {})), [RefusalKind::TooLarge]);
 }
 
 #[test]
@@ -204,11 +212,12 @@ fn page_of(mutation: &Mutation) -> Page {
 }
 
 #[test]
-fn maintenance_and_ranges_that_are_none_are_refused() {
+fn maintenance_is_refused_and_ranges_that_are_none_are_named() {
     let range = Mutation::delete_range("a", "b");
     let long = vec![b'z'; tidewire_core::limits::MAX_KEY_BYTES + 1];
+    let mark = Mutation { kind: Kind::Mark, ..Mutation::set("a", "1") };
+    assert_eq!(refused(frame(&page_of(&mark), |_| {})), RefusalKind::Malformed);
     for mutation in [
-        Mutation { kind: Kind::Mark, ..Mutation::set("a", "1") },
         Mutation { kind: Kind::DeleteRange, ..Mutation::set("a", "") },
         Mutation { end_key: Some("a".into()), ..range.clone() },
         Mutation { end_key: Some("".into()), ..range.clone() },
@@ -218,7 +227,7 @@ fn maintenance_and_ranges_that_are_none_are_refused() {
         Mutation { deadline_ms: Some(1), ..Mutation::delete("a") },
         Mutation { end_key: Some("b".into()), ..Mutation::set("a", "1") },
     ] {
-        assert_eq!(refused(frame(&page_of(&mutation), |_| {})), RefusalKind::Malformed, "{mutation:?}");
+        assert_eq!(faulty(frame(&page_of(&mutation), |_| {})), [RefusalKind::Malformed], "{mutation:?}");
     }
     for mutation in [range, Mutation { deadline_ms: Some(1), ..Mutation::set("a", "1") }] {
         let taken = session().receive(frame(&page_of(&mutation), |_| {}), &no_skew);

@@ -46,6 +46,9 @@ pub struct Settings {
     /// How long a group may wait for another cluster's writes before peers that relay on demand are asked for them; zero:
     /// none is asked.
     pub relay_after: Duration,
+    /// How long a group waits for what it depends on; None: until it comes. After that it is applied without, which gives
+    /// up causality for this group alone.
+    pub apply_after: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             max_page_bytes: 32 * 1024 * 1024,
             max_record_bytes: Limits::default().max_record_bytes,
             relay_after: Limits::default().relay_after,
+            apply_after: None,
         }
     }
 }
@@ -70,6 +74,7 @@ impl Settings {
         let rules = [
             (self.buffer_bytes > 0, "buffer_bytes must be above 0"),
             (self.apply_bytes > 0, "apply_bytes must be above 0"),
+            (self.apply_after != Some(Duration::ZERO), "apply_after must be above 0; leave it out to wait"),
             (
                 self.initial_credit_bytes <= self.buffer_bytes,
                 "initial_credit_bytes must not exceed buffer_bytes",

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tidewire_core::id::{BootId, ClusterId, Offset, OriginTag, PartitionId};
 use tokio::time::Instant;
 
-use crate::applier::{Applier, View};
+use crate::applier::Applier;
 use crate::boots::{Arrival, Boots};
 use crate::metrics::PeerMetrics;
 use crate::pause::{Pause, Stall};
@@ -15,6 +15,7 @@ use crate::port::{Ending, Port};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::status::{ReceiveLag, ReceiveState, ReceiveStatus, WaitsFor};
 use crate::tripwire::Tripwire;
+use crate::view::View;
 
 #[derive(Debug)]
 struct State {
@@ -196,6 +197,8 @@ impl Slot {
     /// How it stands now; `rests`: by order of the operator. Also brings the gauges up to date.
     pub(crate) fn status(&self, applier: &Applier, rests: bool) -> ReceiveStatus {
         let view = applier.view().get();
+        applier.show_dead_letters();
+        let series = applier.metrics(&self.peer);
         let state = self.state.lock();
         let entries = state.behind(&view);
         let bytes = applier.queued(&self.peer) + if entries > 0 { state.to_come } else { 0 };
@@ -248,6 +251,8 @@ impl Slot {
             lag: ReceiveLag { entries, bytes, seconds },
             waits_for,
             paused,
+            applied_without_dependencies: series.gave_up.get(),
+            dead_letters: u64::try_from(series.dead_letters.get()).unwrap_or(0),
             last_page_seconds: state.last_page.map(|at| at.elapsed().as_secs_f64()),
         };
         self.metrics.show(&status);

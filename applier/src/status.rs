@@ -63,6 +63,10 @@ pub struct ReceiveStatus {
     pub waits_for: Option<WaitsFor>,
     /// Whether the peer is asked to pause; the reason says why.
     pub paused: bool,
+    /// Records of the peer that were applied without all that they depend on, since this cluster started.
+    pub applied_without_dependencies: u64,
+    /// Records of the peer that can never be applied and are parked.
+    pub dead_letters: u64,
     /// Seconds since the last page, if there was one since this cluster started.
     pub last_page_seconds: Option<f64>,
 }

@@ -1,14 +1,25 @@
-//! [`View`]: what the applier of a tree shows to its sessions.
+//! [`Input`] and [`View`]: what sessions hand to the applier of their tree, and what it shows them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidewire_core::id::OriginTag;
+use tidewire_core::letters::Letter;
+use tidewire_core::transport::pages::Page;
 use tidewire_core::tree::Progress;
 
+use crate::budget::Permit;
 use crate::gate::Waiting;
 use crate::pause::Stall;
 use crate::port::Port;
+use crate::session::Heartbeat;
+
+/// What a session hands over.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Page(Page, Permit, Vec<Letter>),
+    Heartbeat(Heartbeat),
+}
 
 /// How things stand after a round of the applier.
 #[derive(Clone, Debug, Default)]

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tidewire_applier::{ReceiveState, Settings};
+use tidewire_core::id::{Dot, PageId, PartitionId};
 use tidewire_core::transport::wire::frame::Body;
 use tidewire_core::tree::ApplyTarget;
 
-use crate::rig::{Caller, Here, Last, covered, frontier, name, origin, settle, soon};
+use crate::rig::{Caller, Here, Last, PARTITIONS, covered, frontier, name, origin, settle, soon};
 
 fn small(buffer_bytes: u64) -> Settings {
     Settings { buffer_bytes, initial_credit_bytes: buffer_bytes, ..Settings::default() }
@@ -333,4 +334,60 @@ async fn an_abort_leaves_nothing_running() {
     assert!(here.target.applied().is_empty());
     assert_eq!(here.server.status().len(), 3);
     assert_eq!(here.applier.identity().cluster, name("here"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f35_a_record_that_the_target_refuses_is_tried_again_then_parked_and_the_rest_goes_on() {
+    let here = Here::open(Settings::default()).await;
+    here.target.keep_letters();
+    let mut x = origin("x");
+    x.commit(&[&["a", "b", "c"]]);
+    x.commit(&[&["a"]]);
+    let second = {
+        let page = x.page(PageId::new(1), 0, 1);
+        let run = page.blocks().next().unwrap().run(PartitionId::of(b"b", PARTITIONS)).unwrap();
+        Dot { origin: x.origin(), incarnation: x.incarnation, partition: run.partition, offset: run.first }
+    };
+    here.target.poison(second);
+    let mut caller = here.call(&x).await;
+    caller.page(&x, 0, 2).await;
+    settle().await;
+    assert!(here.target.letters().is_empty() && here.target.applied().is_empty(), "it is tried again first");
+    caller.acked(4).await;
+    let letters = here.target.letters();
+    assert_eq!(
+        letters.iter().map(|letter| (letter.dot(), letter.records())).collect::<Vec<_>>(),
+        [(second, 1)]
+    );
+    let applied = here.target.applied();
+    assert!(applied.len() == 3 && !applied.contains(&second), "{applied:?}");
+    assert!(here.target.progress().frontier.get(x.origin()) < letters[0].hlc);
+    here.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn f35_a_page_with_a_record_that_can_never_be_applied_is_sent_three_times_before_it_is_parked() {
+    let here = Here::open(Settings { max_record_bytes: 500, ..Settings::default() }).await;
+    let mut x = origin("x");
+    x.commit(&[&["a"]]);
+    x.value_bytes = 501;
+    x.commit(&[&["b"]]);
+    x.value_bytes = 8;
+    x.commit(&[&["c"]]);
+    let mut refused = here.call(&x).await;
+    refused.page(&x, 0, 3).await;
+    assert_eq!(refused.ended().await.1.kind(), "too_large", "nothing is kept yet");
+    here.target.keep_letters();
+    for attempt in 1..3 {
+        let mut caller = here.call(&x).await;
+        caller.page(&x, 0, 3).await;
+        assert_eq!(caller.ended().await.1.kind(), "unavailable", "attempt {attempt}");
+        assert!(here.target.letters().is_empty());
+    }
+    let mut caller = here.call(&x).await;
+    caller.page(&x, 0, 3).await;
+    caller.acked(3).await;
+    assert_eq!((here.target.letters().len(), here.target.applied().len()), (1, 2));
+    assert_eq!(here.status("x").dead_letters, 0, "this target does not count them");
+    here.check();
 }

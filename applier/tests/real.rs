@@ -69,6 +69,7 @@ impl Run {
             limits: Limits::tiny(),
             disk: Arc::new(disk.clone()),
             clock: Arc::new(clock),
+            letters: None,
             tasks: tasks.clone(),
             runner: CommitRunner::simulated(tasks.clone(), Duration::from_millis(2), random.fork()),
             random: random.fork(),

@@ -40,6 +40,7 @@ pub mod feed;
 pub mod gc;
 pub mod id;
 pub mod latest;
+pub mod letters;
 pub mod limits;
 pub mod meta;
 pub mod metrics;

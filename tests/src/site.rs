@@ -25,7 +25,7 @@ pub struct Site {
     network: MemNetwork,
     random: Random,
     limits: Limits,
-    partitions: u16,
+    settings: TreeConfig,
     /// Its wall clock.
     pub clock: SimClock,
     /// Faults of its disk.
@@ -46,7 +46,7 @@ impl Site {
             faults: DiskFaults::from_seed(random.next_u64()),
             random,
             limits,
-            partitions: 4,
+            settings: TreeConfig { partitions: 4, ..TreeConfig::new(TREE) },
             clock,
             disk: MemDisk::new(),
             meta: MemMeta::new(),
@@ -87,6 +87,16 @@ impl Site {
         }
     }
 
+    /// Changes the settings of its tree, from the next start.
+    pub fn configure(&mut self, change: impl FnOnce(&mut TreeConfig)) {
+        change(&mut self.settings);
+    }
+
+    /// Changes its bounds, from the next start.
+    pub fn limit(&mut self, change: impl FnOnce(&mut Limits)) {
+        change(&mut self.limits);
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -94,7 +104,7 @@ impl Site {
     pub async fn start(&mut self) -> Result<(), Error> {
         assert!(self.cluster.is_none(), "a site runs once");
         let mut config = ClusterConfig::new(self.id.as_str(), format!("/data/{}", self.id));
-        config.trees = vec![TreeConfig { partitions: self.partitions, ..TreeConfig::new(TREE) }];
+        config.trees = vec![self.settings.clone()];
         let cluster = Cluster::builder(config)
             .disk(Arc::new(FaultyDisk::over_memory(self.disk.clone(), self.faults.clone())))
             .meta(Arc::new(self.meta.clone()))

@@ -6,6 +6,7 @@ mod causality;
 mod clock;
 mod closed_order;
 mod collecting;
+mod dead_letters;
 mod effective;
 mod flow;
 mod gaps;

@@ -95,6 +95,7 @@ impl From<&GcReport> for Collected {
             Holder::Nobody => None,
             Holder::Checkpoint => Some("checkpoint".to_owned()),
             Holder::Age => Some("age".to_owned()),
+            Holder::DeadLetters => Some("dead_letters".to_owned()),
             Holder::Consumer(name) => Some(name.clone()),
         };
         Self {

@@ -313,6 +313,12 @@ pub struct PeerStatus {
     pub lag: Lag,
     /// When the last acknowledgement came or went, in milliseconds since 1970.
     pub last_ack: Option<u64>,
+    /// Received from it and never to be applied here: parked as dead letters.
+    #[serde(default)]
+    pub dead_letters: u64,
+    /// Received from it and applied without all that it depends on, as `on_stall` says; since the start.
+    #[serde(default)]
+    pub applied_without_dependencies: u64,
 }
 
 /// One sink of a tree.

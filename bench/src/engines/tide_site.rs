@@ -81,6 +81,7 @@ impl Site {
             limits: Limits { snapshot_log_bytes: u64::MAX, ..Limits::default() },
             disk: self.disk.clone(),
             clock: self.clock.clone(),
+            letters: None,
             tasks: self.tasks.clone(),
             runner: self.runner.clone(),
             random: self.random.fork(),

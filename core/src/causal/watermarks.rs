@@ -53,6 +53,13 @@ impl OriginMarks {
         moved
     }
 
+    /// Says that it is not known which HLC stands below a partition's mark: nothing is compared with it then.
+    pub fn forget_hlc(&mut self, partition: PartitionId) {
+        if let Some(mark) = self.partitions.get_mut(partition.index()) {
+            mark.hlc = Hlc::ZERO;
+        }
+    }
+
     /// How many offsets are covered, over all partitions.
     pub fn covered(&self) -> u64 {
         self.partitions.iter().map(|mark| mark.next.get()).sum()
@@ -83,6 +90,17 @@ impl Watermarks {
     /// Sets the marks of an origin, whatever they were: for decoding.
     pub fn insert(&mut self, origin: OriginTag, marks: OriginMarks) {
         self.0.insert(origin, marks);
+    }
+
+    /// Moves marks of an origin back to where coverage is to end for others; the HLC below such a mark is not known.
+    pub fn lower(&mut self, origin: OriginTag, to: &BTreeMap<PartitionId, Offset>) {
+        let Some(marks) = self.0.get_mut(&origin) else { return };
+        for (partition, next) in to {
+            match marks.partitions.get_mut(partition.index()) {
+                Some(mark) if mark.next > *next => *mark = Watermark { next: *next, hlc: Hlc::ZERO },
+                _ => {}
+            }
+        }
     }
 
     /// The origins with their marks, by tag.

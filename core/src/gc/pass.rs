@@ -36,8 +36,11 @@ pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> 
     let consumers = registry.read_stored().await?;
     let (before, incarnation) = (tree.bounds(), tree.identity().incarnation);
     let aged = wal_retention.map_or(Lsn::ZERO, |age| tree.first_younger(age));
+    let parked_from = tree.parked_from();
     let decide = |checkpoint| {
-        Retention::decide(consumers.clone(), checkpoint, incarnation, &before).aged(aged, &before, checkpoint)
+        Retention::decide(consumers.clone(), checkpoint, incarnation, &before)
+            .aged(aged, &before, checkpoint)
+            .blocked(parked_from, &before)
     };
     let wanted = decide(before.next);
     let mut snapshots = 0;

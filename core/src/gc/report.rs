@@ -54,6 +54,7 @@ impl GcReport {
             Holder::Nobody => "nobody",
             Holder::Checkpoint => "the tree's own checkpoint",
             Holder::Age => "nobody, only its age",
+            Holder::DeadLetters => "dead letters",
             Holder::Consumer(name) => name,
         }
     }

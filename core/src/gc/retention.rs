@@ -33,6 +33,8 @@ pub enum Holder {
     Checkpoint,
     /// Nobody may any more: everything older than `wal_retention` goes, though a consumer needs it.
     Age,
+    /// What cannot be applied here and waits for somebody to decide: dead letters.
+    DeadLetters,
     /// A consumer that has not acknowledged more.
     Consumer(String),
 }
@@ -92,6 +94,17 @@ impl Retention {
             (aged, Holder::Age)
         };
         Self { keep, holder, ..self }
+    }
+
+    /// The same, but that everything from what is parked as a dead letter on stays, whatever its age.
+    #[must_use]
+    pub fn blocked(self, from: Option<Lsn>, bounds: &Bounds) -> Self {
+        match from {
+            Some(from) if from < self.keep => {
+                Self { keep: from.max(bounds.first), holder: Holder::DeadLetters, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// What the consumers alone would keep.

@@ -105,11 +105,17 @@ impl<'a> RecordView<'a> {
 }
 
 impl RecordView<'_> {
+    /// Bytes of keys, value and what else it carries: what limits count.
+    pub fn payload_bytes(&self) -> usize {
+        let parts = [Some(self.key), self.end_key, self.extended, Some(self.value)];
+        parts.into_iter().flatten().map(<[u8]>::len).sum()
+    }
+
     /// Whether its fields are those of its kind: for records that come from elsewhere.
     ///
     /// # Errors
     /// Says which field cannot be.
-    pub(super) fn check(&self) -> Result<(), FormatError> {
+    pub fn check(&self) -> Result<(), FormatError> {
         if self.key.is_empty() || self.key.len() > MAX_KEY_BYTES {
             return Err(FormatError::Field("a record's key is empty or over the limit"));
         }

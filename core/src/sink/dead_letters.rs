@@ -1,28 +1,22 @@
 //! [`DeadLetters`]: records that a destination will never take, parked durably and within a bound.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::dead_letter::DeadLetter;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::feed::{Batch, Cursor};
 use crate::id::{Incarnation, Lsn, SinkName, TreeName};
-use crate::meta::{MetaChange, MetaStore};
+use crate::letters::LetterStore;
+use crate::meta::MetaStore;
 
 /// The dead letters of one sink. What is in here is left out when the log is read for this sink.
+#[derive(Debug)]
 pub struct DeadLetters {
-    meta: Arc<dyn MetaStore>,
-    prefix: String,
-    most_bytes: u64,
-    held: Mutex<BTreeMap<(Incarnation, Lsn), u64>>,
-}
-
-impl std::fmt::Debug for DeadLetters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeadLetters").field("prefix", &self.prefix).finish_non_exhaustive()
-    }
+    store: LetterStore,
+    held: Mutex<BTreeSet<(Incarnation, Lsn)>>,
 }
 
 impl DeadLetters {
@@ -36,14 +30,13 @@ impl DeadLetters {
         sink: &SinkName,
         most_bytes: u64,
     ) -> Result<Self, Error> {
-        let prefix = format!("dead/{tree}/{sink}/");
-        let mut held = BTreeMap::new();
-        for (key, value) in meta.list(&prefix).await? {
-            let damaged = || Error::new(ErrorKind::Corrupt, format!("the dead letter {key} cannot be read"));
-            let at: Cursor = key[prefix.len()..].parse().map_err(|_| damaged())?;
-            held.insert((at.incarnation, at.lsn), value.len() as u64);
+        let (store, all) = LetterStore::open(meta, format!("dead/{tree}/{sink}/"), most_bytes).await?;
+        let mut held = BTreeSet::new();
+        for (name, _) in all {
+            let at: Cursor = name.parse().map_err(|_| store.damaged(&name))?;
+            held.insert((at.incarnation, at.lsn));
         }
-        Ok(Self { meta, prefix, most_bytes, held: Mutex::new(held) })
+        Ok(Self { store, held: Mutex::new(held) })
     }
 
     /// Parks a record, durably.
@@ -51,31 +44,19 @@ impl DeadLetters {
     /// # Errors
     /// `TooLarge` when there is no room, which is the end until somebody makes some; else when it cannot be stored.
     pub async fn park(&self, letter: &DeadLetter) -> Result<(), Error> {
-        let value = letter.encode();
-        let bytes = value.len() as u64;
-        let (count, held) = (self.count(), self.bytes());
-        if held + bytes > self.most_bytes {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!(
-                    "{count} dead letters hold {held} bytes of {}, and this one takes {bytes}; see `tidewire dead-letters list`, and let the destination take what it refuses",
-                    self.most_bytes
-                ),
-            ));
-        }
-        self.meta.commit(vec![MetaChange::put(self.key(letter.at), value)]).await?;
-        self.held.lock().insert((letter.at.incarnation, letter.at.lsn), bytes);
+        self.store.put(vec![(letter.at.to_string(), letter.encode())]).await?;
+        self.held.lock().insert((letter.at.incarnation, letter.at.lsn));
         Ok(())
     }
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.held.lock().len() as u64
+        self.store.count()
     }
 
     /// Their bytes.
     pub fn bytes(&self) -> u64 {
-        self.held.lock().values().sum()
+        self.store.bytes()
     }
 
     /// All of them, in the order of the log.
@@ -84,12 +65,9 @@ impl DeadLetters {
     /// When the store cannot be read.
     pub async fn list(&self) -> Result<Vec<DeadLetter>, Error> {
         let mut letters = Vec::new();
-        for (key, value) in self.meta.list(&self.prefix).await? {
-            let at = key[self.prefix.len()..].parse().ok();
-            let letter = at.and_then(|at| DeadLetter::decode(at, &value));
-            letters.push(letter.ok_or_else(|| {
-                Error::new(ErrorKind::Corrupt, format!("the dead letter {key} cannot be read"))
-            })?);
+        for (name, value) in self.store.read().await? {
+            let letter = name.parse().ok().and_then(|at| DeadLetter::decode(at, &value));
+            letters.push(letter.ok_or_else(|| self.store.damaged(&name))?);
         }
         letters.sort_by_key(|letter: &DeadLetter| (letter.at.incarnation, letter.at.lsn));
         Ok(letters)
@@ -100,12 +78,7 @@ impl DeadLetters {
     /// # Errors
     /// When it cannot be stored.
     pub async fn clear(&self) -> Result<(), Error> {
-        let keys: Vec<Cursor> = {
-            let held = self.held.lock();
-            held.keys().map(|(incarnation, lsn)| Cursor { incarnation: *incarnation, lsn: *lsn }).collect()
-        };
-        let deletes = keys.iter().map(|at| MetaChange::delete(self.key(*at)));
-        self.meta.commit(deletes.collect()).await?;
+        self.store.remove(self.store.names()).await?;
         self.held.lock().clear();
         Ok(())
     }
@@ -115,7 +88,7 @@ impl DeadLetters {
         let (incarnation, from, to) = (batch.start().incarnation, batch.start().lsn, batch.end().lsn);
         let parked: Vec<Lsn> = {
             let held = self.held.lock();
-            held.range((incarnation, from)..(incarnation, to)).map(|((_, lsn), _)| *lsn).collect()
+            held.range((incarnation, from)..(incarnation, to)).map(|(_, lsn)| *lsn).collect()
         };
         if parked.is_empty() {
             return vec![batch];
@@ -133,13 +106,9 @@ impl DeadLetters {
     /// The first position from `at` on that is not parked.
     pub(super) fn past_parked(&self, mut at: Cursor) -> Cursor {
         let held = self.held.lock();
-        while held.contains_key(&(at.incarnation, at.lsn)) {
+        while held.contains(&(at.incarnation, at.lsn)) {
             at.lsn = at.lsn.next();
         }
         at
-    }
-
-    fn key(&self, at: Cursor) -> String {
-        format!("{}{at}", self.prefix)
     }
 }

@@ -38,7 +38,7 @@ impl SinkMetrics {
                 metrics.gauges("tidewire_lag_entries", "Local records that a peer has not acknowledged yet"),
                 metrics.gauges("tidewire_lag_bytes", "Bytes of log that a peer has not acknowledged yet"),
                 metrics.gauges("tidewire_lag_seconds", "Age of the oldest record that a peer has not acknowledged yet"),
-                metrics.gauges("tidewire_dead_letters", "Records that a destination does not take, parked"),
+                metrics.gauges("tidewire_dead_letters", "Records that are never taken, parked"),
             ],
         }
     }

@@ -115,8 +115,7 @@ impl Changes {
     fn mark(&self) -> Option<Event> {
         let state = self.tree.0.applied.state.read();
         let cursor = self.reader.cursor();
-        (cursor.lsn >= state.next_lsn)
-            .then(|| Event::Resolved { frontier: state.progress.frontier.clone(), cursor })
+        (cursor.lsn >= state.next_lsn).then(|| Event::Resolved { frontier: state.claimed().frontier, cursor })
     }
 }
 

@@ -22,6 +22,7 @@ use crate::clock::HybridClock;
 use crate::error::{Error, ErrorKind};
 use crate::id::{Hlc, Lsn, Version};
 use crate::latest::Latest;
+use crate::letters::TreeLetters;
 use crate::limits::{Limits, MAX_BATCH_OPERATIONS, MAX_KEY_BYTES};
 use crate::metrics::BufferMetrics;
 use crate::record::Mutation;
@@ -66,6 +67,7 @@ pub(super) struct Inner {
     /// None: not declared yet.
     pub(super) members: Mutex<Option<Members>>,
     pub(super) reaper: Reaper,
+    pub(super) letters: Option<Arc<TreeLetters>>,
     pub(super) tasks: Tasks,
 }
 
@@ -226,7 +228,7 @@ impl Tree {
     pub fn digest(&self) -> Digest {
         let now = self.0.clock.wall_millis();
         let state = self.0.applied.state.read();
-        let frontier = state.progress.frontier.clone();
+        let frontier = state.claimed().frontier;
         Digest { frontier, digest: state.digest(now), entries: state.live(now) }
     }
 
@@ -254,7 +256,7 @@ impl Tree {
 
     /// How far every origin is applied here.
     pub fn frontier(&self) -> VersionVector {
-        self.0.applied.state.read().progress.frontier.clone()
+        self.0.applied.state.read().claimed().frontier
     }
 
     /// Who this is.
@@ -313,9 +315,10 @@ impl Tree {
     fn covers(&self, wanted: &VersionVector) -> bool {
         let state = self.0.applied.state.read();
         let own = self.0.identity.origin();
+        let frontier = state.parked.claimed(&state.progress.frontier);
         // Own writes are visible when they are answered, whether or not their group has promised anything yet.
         wanted.iter().all(|(origin, hlc)| {
-            let here = state.progress.frontier.get(origin);
+            let here = frontier.get(origin);
             here >= hlc || (origin == own && self.own_last(&state) >= hlc)
         })
     }

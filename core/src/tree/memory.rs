@@ -9,8 +9,10 @@ use tokio::sync::watch;
 
 use super::identity::{Consistency, TreeIdentity};
 use super::target::{Applied, ApplyTarget, Progress};
+use crate::causal::VersionVector;
 use crate::error::{Error, ErrorKind};
 use crate::id::{ClusterId, Dot, Hlc, Incarnation, Offset, OriginTag, PartitionId};
+use crate::letters::{Letter, Parked, RecordFault};
 use crate::record::Block;
 use crate::record::ReadyGroup;
 
@@ -24,6 +26,10 @@ struct State {
     failures: u32,
     stopping: bool,
     wall: Option<(u64, Duration)>,
+    /// Records that are refused for their own fault, unless they are parked.
+    poison: Vec<Dot>,
+    letters: Vec<Letter>,
+    keeps_letters: bool,
 }
 
 /// A tree in memory that only remembers what was applied.
@@ -58,6 +64,21 @@ impl MemTarget {
     /// Sets the wall clock, in milliseconds, and how far a remote HLC may be ahead of it.
     pub fn set_wall(&self, millis: u64, accepted: Duration) {
         self.state.lock().wall = Some((millis, accepted));
+    }
+
+    /// Keeps dead letters from now on.
+    pub fn keep_letters(&self) {
+        self.state.lock().keeps_letters = true;
+    }
+
+    /// From now on a record is refused for its own fault.
+    pub fn poison(&self, dot: Dot) {
+        self.state.lock().poison.push(dot);
+    }
+
+    /// What is parked.
+    pub fn letters(&self) -> Vec<Letter> {
+        self.state.lock().letters.clone()
     }
 
     /// A write of this cluster itself is applied.
@@ -108,10 +129,17 @@ impl State {
         let origin = block.origin();
         let reached = self.progress.frontier.get(origin);
         let marks = self.progress.watermarks.origin_mut(origin, incarnation, identity.partitions);
+        let mut left_out = Parked::of(self.letters.iter()).left_out_of(block);
         let mut next: BTreeMap<PartitionId, Offset> =
             block.runs().map(|run| (run.partition, run.first)).collect();
         for (index, record) in block.records().enumerate() {
             let Ok(record) = record else {
+                if left_out.is_some() {
+                    for run in block.runs() {
+                        marks.advance(run.partition, run.end(), Hlc::ZERO);
+                    }
+                    return;
+                }
                 self.violations.push("a record cannot be read".into());
                 return;
             };
@@ -133,6 +161,9 @@ impl State {
                     .push(format!("a record of {origin} at {} below its frontier {reached}", record.hlc));
             }
             marks.advance(record.partition, offset.next(), record.hlc);
+            if left_out.as_mut().is_some_and(|left_out| left_out.passes(record.partition)) {
+                continue;
+            }
             self.applied.push(Dot { origin, incarnation, partition: record.partition, offset });
         }
     }
@@ -145,7 +176,9 @@ impl ApplyTarget for MemTarget {
     }
 
     fn progress(&self) -> Progress {
-        self.state.lock().progress.clone()
+        let state = self.state.lock();
+        let frontier = Parked::of(state.letters.iter()).claimed(&state.progress.frontier);
+        Progress { frontier, ..state.progress.clone() }
     }
 
     fn excess_skew(&self, remote: Hlc) -> Option<Duration> {
@@ -179,12 +212,40 @@ impl ApplyTarget for MemTarget {
             state.failures -= 1;
             return Err(Error::new(ErrorKind::Unavailable, "the disk is full, on purpose"));
         }
+        let held = |dot: &Dot| {
+            let mut blocks = groups.iter().flat_map(|group| &group.blocks);
+            let run = |block: &Block| block.run(dot.partition).filter(|_| block.origin() == dot.origin);
+            blocks
+                .any(|(block, _)| run(block).is_some_and(|run| (run.first..run.end()).contains(&dot.offset)))
+        };
+        let parked = |dot: &Dot| state.letters.iter().any(|letter| letter.dot() == *dot);
+        if let Some(dot) = state.poison.iter().find(|dot| held(dot) && !parked(dot)) {
+            let fault = RecordFault { dot: *dot, reason: "poison".to_owned() };
+            return Err(Error::new(ErrorKind::Invalid, "a record is at fault").with_source(fault));
+        }
         let before = state.applied.len();
         for group in &groups {
             state.take(&self.identity, group);
         }
         state.calls.push(groups.len());
         Ok(Applied { records: (state.applied.len() - before) as u64 })
+    }
+
+    fn visible(&self) -> VersionVector {
+        self.state.lock().progress.frontier.clone()
+    }
+
+    async fn park(&self, letters: Vec<Letter>) -> Result<(), Error> {
+        if let Some(error) = self.cannot_park(&letters) {
+            return Err(error);
+        }
+        self.state.lock().letters.extend(letters);
+        Ok(())
+    }
+
+    fn cannot_park(&self, letters: &[Letter]) -> Option<Error> {
+        let none = !self.state.lock().keeps_letters && !letters.is_empty();
+        none.then(|| Error::new(ErrorKind::Refused, "this target keeps no dead letters"))
     }
 
     fn advance(&self, origin: OriginTag, closed: Hlc) {

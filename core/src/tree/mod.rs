@@ -22,6 +22,7 @@ mod memory;
 mod observer;
 mod open;
 mod operation;
+mod parking;
 mod ranges;
 mod reaping;
 mod recovery;
@@ -66,7 +67,7 @@ pub use seed::{Imported, SEED_PIECE_BYTES, SeedReader, SeedWish, Staging};
 #[cfg(any(test, feature = "test-util"))]
 pub use snapshot::DECODERS;
 pub use snapshot::{SnapshotInfo, SnapshotReport};
-pub use target::{Applied, ApplyTarget, Progress};
+pub use target::{Applied, ApplyTarget, Parking, Progress};
 pub use token::Token;
 
 pub use crate::record::{MergeMode, ReadyGroup};

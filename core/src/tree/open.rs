@@ -19,6 +19,7 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::id::{ClusterId, Incarnation, Lsn, OriginTag, TreeName};
 use crate::latest::Latest;
+use crate::letters::TreeLetters;
 use crate::limits::Limits;
 use crate::metrics::{Labels, Metrics};
 use crate::random::Random;
@@ -48,6 +49,8 @@ pub struct TreeConfig {
     pub disk: Arc<dyn Disk>,
     /// The cluster's clock.
     pub clock: Arc<HybridClock>,
+    /// Where what can never be applied is kept; None: it is not taken.
+    pub letters: Option<Arc<TreeLetters>>,
     /// Where its tasks run.
     pub tasks: Tasks,
     /// Where it commits.
@@ -203,6 +206,7 @@ impl Tree {
             limits: config.limits.clone(),
             tasks: config.tasks.clone(),
             clock: config.clock.clone(),
+            letters: config.letters.clone(),
         };
         let recovered = recovery.run().await?;
         Ok(Self::assemble(config, recovered))
@@ -271,6 +275,7 @@ impl Tree {
             seeds: recovered.seeds,
             members: Mutex::default(),
             reaper: Reaper::default(),
+            letters: config.letters,
             tasks: config.tasks,
         }));
         tree.keep_snapshots();

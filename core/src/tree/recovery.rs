@@ -18,6 +18,7 @@ use crate::clock::HybridClock;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
 use crate::id::{Incarnation, Lsn};
+use crate::letters::TreeLetters;
 use crate::limits::Limits;
 use crate::tasks::Tasks;
 use crate::wal::file::{FileStorage, Manifest, OpenedLog, Opening};
@@ -42,6 +43,7 @@ pub(super) struct Recovery {
     pub(super) limits: Limits,
     pub(super) tasks: Tasks,
     pub(super) clock: Arc<HybridClock>,
+    pub(super) letters: Option<Arc<TreeLetters>>,
 }
 
 /// Where a replay begins.
@@ -179,8 +181,11 @@ impl Recovery {
         known: Manifest,
     ) -> Result<(OpenedLog, State, VersionVector), Error> {
         let dir = self.dir.join("wal");
+        // What was left out when it came is left out again.
+        let mut state = begin.state;
+        state.parked = self.letters.as_ref().map(|letters| letters.parked()).unwrap_or_default();
         let replayed = Replayed {
-            state: begin.state,
+            state,
             observed: begin.observed,
             own: self.new.cluster.tag(),
             known,
@@ -192,11 +197,14 @@ impl Recovery {
         let mut replay = Replay::new(replayed, self.tasks.clone());
         let opening = Opening { found, new: self.new, limits: self.limits, from: begin.from };
         let opened = opening.run(self.disk, &dir, self.tasks, &mut |group| replay.push(group))?;
-        let replayed = replay.finish().ok_or_else(|| {
+        let mut replayed = replay.finish().ok_or_else(|| {
             let said =
                 format!("{}: applying the log came to a stop; the log lines above say why", dir.display());
             Error::new(ErrorKind::Corrupt, said)
         })?;
+        for letter in self.letters.iter().flat_map(|letters| letters.replayed()) {
+            replayed.state.apply_letter(&letter);
+        }
         Ok((opened, replayed.state, replayed.observed))
     }
 }

@@ -11,11 +11,12 @@ use super::identity::TreeIdentity;
 use super::log_view::{Located, LogView, Standing};
 use super::seed::{SeedReader, SeedWish, Staging};
 use super::state::State;
-use super::target::{Applied, ApplyTarget, Progress};
-use crate::causal::{OriginMarks, Watermark};
+use super::target::{Applied, ApplyTarget, Parking, Progress};
+use crate::causal::{OriginMarks, VersionVector, Watermark};
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
 use crate::id::{ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
+use crate::letters::Letter;
 use crate::limits::MAX_KNOWN_CLUSTERS;
 use crate::record::{Block, Group, PartitionRun, ReadyGroup};
 use crate::wal::WalStorage;
@@ -27,7 +28,23 @@ impl ApplyTarget for Tree {
     }
 
     fn progress(&self) -> Progress {
-        self.0.applied.state.read().progress.clone()
+        self.0.applied.state.read().claimed()
+    }
+
+    fn visible(&self) -> VersionVector {
+        self.0.applied.state.read().progress.frontier.clone()
+    }
+
+    async fn park(&self, letters: Vec<Letter>) -> Result<(), Error> {
+        self.park_letters(letters).await
+    }
+
+    fn cannot_park(&self, letters: &[Letter]) -> Option<Error> {
+        Self::cannot_park(self, letters)
+    }
+
+    fn parking(&self) -> Option<Parking> {
+        Self::parking(self)
     }
 
     fn excess_skew(&self, remote: Hlc) -> Option<Duration> {
@@ -122,7 +139,7 @@ impl LogView for Tree {
     fn standing(&self) -> Standing {
         // One look: a promise that is newer than the marks beside it would claim what is not handed out yet.
         let state = self.0.applied.state.read();
-        Standing { end: self.cursor_at(state.next_lsn), progress: state.progress.clone() }
+        Standing { end: self.cursor_at(state.next_lsn), progress: state.claimed() }
     }
 
     async fn outlook(&self) -> Standing {

@@ -20,6 +20,7 @@ use super::ranges::{Cut, RangeTombstones};
 use super::superseded::Superseded;
 use super::target::Progress;
 use crate::id::{Hlc, Lsn, OriginTag, Version};
+use crate::letters::Parked;
 use crate::limits::MAX_PARTITIONS;
 use crate::record::{FramedBlock, Group, Kind, RecordView};
 
@@ -48,6 +49,8 @@ pub(super) struct State {
     pub(super) superseded: Superseded,
     /// What is left of what was reaped.
     leavings: Leavings,
+    /// What is left out when blocks are applied, and not claimed.
+    pub(super) parked: Parked,
     /// The end of the applied log.
     pub(super) next_lsn: Lsn,
     pub(super) progress: Progress,
@@ -67,6 +70,7 @@ impl State {
             ranges: RangeTombstones::default(),
             superseded: Superseded::default(),
             leavings: Leavings::default(),
+            parked: Parked::default(),
             next_lsn: Lsn::ZERO,
             progress: Progress::default(),
         }
@@ -80,11 +84,14 @@ impl State {
     ) -> GroupOutcome {
         let mut outcome = GroupOutcome::default();
         for framed in group.blocks() {
-            let last = self.apply_block(framed, &mut outcome);
+            let (last, readable) = self.apply_block(framed, &mut outcome);
             let origin = framed.block.origin();
             let marks = self.progress.watermarks.origin_mut(origin, incarnation_of(origin), self.partitions);
             for run in framed.block.runs() {
                 marks.advance(run.partition, run.end(), last[run.partition.index()]);
+                if !readable {
+                    marks.forget_hlc(run.partition);
+                }
             }
             self.progress.frontier.raise(origin, framed.frame.closed);
         }
@@ -97,28 +104,36 @@ impl State {
         outcome
     }
 
-    /// Applies the records of a block; returns the HLC of the last one of each partition.
+    /// Applies the records of a block; returns the HLC of the last one of each partition, and whether all could be read.
     fn apply_block(
         &mut self,
         framed: &FramedBlock,
         outcome: &mut GroupOutcome,
-    ) -> [Hlc; MAX_PARTITIONS as usize] {
+    ) -> ([Hlc; MAX_PARTITIONS as usize], bool) {
         let mut last = [Hlc::ZERO; MAX_PARTITIONS as usize];
         let origin = framed.block.origin();
         let deps = (origin != self.origin).then(|| framed.block.deps());
         let mut lsn = framed.frame.first_lsn;
-        for record in framed.block.records().skip(usize::from(framed.frame.skip)) {
+        let mut left_out = self.parked.left_out_of(&framed.block);
+        for (index, record) in framed.block.records().enumerate() {
             let Ok(record) = record else {
-                // Blocks are checked record by record before they are appended, and by checksum when they are read.
-                tracing::error!(%lsn, "a record of the log cannot be read");
-                return last;
+                // Blocks are checked record by record before they are appended, and by checksum when they are read: what
+                // cannot be read is parked.
+                if left_out.is_none() {
+                    tracing::error!(%lsn, "a record of the log cannot be read");
+                }
+                return (last, false);
             };
+            let parked = left_out.as_mut().is_some_and(|left_out| left_out.passes(record.partition));
+            if index < usize::from(framed.frame.skip) {
+                continue;
+            }
             let version = Version { hlc: record.hlc, origin };
             let seen = |other: Version| match &deps {
                 None => true,
                 Some(deps) => other.origin == origin || deps.get(other.origin) >= other.hlc,
             };
-            if !self.apply_record(&record, version, lsn, seen, outcome) {
+            if parked || !self.apply_record(&record, version, lsn, seen, outcome) {
                 self.superseded.push(lsn);
                 outcome.lost = true;
             }
@@ -127,11 +142,11 @@ impl State {
             }
             lsn = lsn.next();
         }
-        last
+        (last, true)
     }
 
     /// Last writer wins. `seen` says whether the writer may have seen a version that is here. Returns whether it won.
-    fn apply_record(
+    pub(super) fn apply_record(
         &mut self,
         record: &RecordView<'_>,
         version: Version,

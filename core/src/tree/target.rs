@@ -1,5 +1,6 @@
 //! [`ApplyTarget`]: where an applier puts what is ready. A tree is one.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,18 +10,30 @@ use super::seed::{SeedWish, Staging};
 use crate::causal::{VersionVector, Watermarks};
 use crate::error::{Error, ErrorKind};
 use crate::id::{ClusterId, Hlc, Incarnation, OriginTag};
+use crate::letters::Letter;
 use crate::record::ReadyGroup;
 
 /// What is applied, all of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Up to which HLC each origin is complete here.
+    /// Up to which HLC each origin is complete here, as it may be told to others.
     pub frontier: VersionVector,
     /// Which offsets of each origin are covered here.
     pub watermarks: Watermarks,
     /// Up to which HLC the dead are reaped here: what is older and comes now comes too late, because what it would have
     /// lost against may be gone.
     pub reaped: Hlc,
+}
+
+/// The dead letters of a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parking {
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many bytes there may be.
+    pub most_bytes: u64,
+    /// How many wait for somebody to decide, by origin.
+    pub counts: BTreeMap<OriginTag, u64>,
 }
 
 /// What a call of [`ApplyTarget::apply`] did.
@@ -43,6 +56,12 @@ pub trait ApplyTarget: Send + Sync + 'static {
     /// What is applied now.
     fn progress(&self) -> Progress;
 
+    /// How far each origin is applied for those who wait for it here: what is parked as a dead letter is passed over, so
+    /// that one record that can never be applied does not stop all others.
+    fn visible(&self) -> VersionVector {
+        self.progress().frontier
+    }
+
     /// How far a remote HLC is ahead of the wall clock here, if that is more than is accepted.
     fn excess_skew(&self, remote: Hlc) -> Option<Duration>;
 
@@ -57,15 +76,39 @@ pub trait ApplyTarget: Send + Sync + 'static {
     /// `Conflict` when the origin is known with another incarnation, or another name has the same tag.
     async fn enroll(&self, origin: &ClusterId, incarnation: Incarnation) -> Result<(), Error>;
 
-    /// Makes groups durable and visible, in order. Dropping the future does not undo what was handed over.
+    /// Makes groups durable and visible, in order, but for the records that are parked. Dropping the future does not undo
+    /// what was handed over.
     ///
     /// # Errors
-    /// `Unavailable` when the log failed or is stopping: nothing of the call was applied, and it may be repeated.
+    /// `Unavailable` when the log failed or is stopping: nothing of the call was applied, and it may be repeated. An error
+    /// whose source is a [`RecordFault`](crate::letters::RecordFault) says that this record is at fault: nothing was applied
+    /// either, and after some more attempts it is parked.
     async fn apply(&self, groups: Vec<ReadyGroup>) -> Result<Applied, Error>;
 
     /// Takes over that an origin is complete up to `closed`, all its records up to there being applied. Not durable by
     /// itself: after a restart the next heartbeat says it again.
     fn advance(&self, origin: OriginTag, closed: Hlc);
+
+    /// Keeps what can never be applied, all or none; durable when it returns. From here on these records are left out of
+    /// what is applied, and [`progress`](Self::progress) claims nothing at or above their HLC. Repeating it is harmless.
+    ///
+    /// # Errors
+    /// `TooLarge` when there is no room until somebody makes some; `Refused` by a target that keeps none.
+    async fn park(&self, letters: Vec<Letter>) -> Result<(), Error> {
+        drop(letters);
+        Err(Error::new(ErrorKind::Refused, "this target keeps no dead letters"))
+    }
+
+    /// Why these letters cannot be parked, if that is so: `Refused` by a target that keeps none, `TooLarge` when there is no
+    /// room.
+    fn cannot_park(&self, letters: &[Letter]) -> Option<Error> {
+        (!letters.is_empty()).then(|| Error::new(ErrorKind::Refused, "this target keeps no dead letters"))
+    }
+
+    /// What is parked; None: it keeps no dead letters.
+    fn parking(&self) -> Option<Parking> {
+        None
+    }
 
     /// Whether it can take seeds at all.
     fn takes_seeds(&self) -> bool {

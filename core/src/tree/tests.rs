@@ -3,6 +3,7 @@
 mod history;
 mod images;
 mod model;
+mod parking;
 mod run;
 mod view;
 
@@ -20,7 +21,9 @@ use crate::disk::{Disk, DiskFaults, DiskOperation, FaultyDisk, MemDisk};
 use crate::error::{ErrorKind, MetaError};
 use crate::feed::FeedSource;
 use crate::id::{ClusterId, Hlc, TreeName};
+use crate::letters::TreeLetters;
 use crate::limits::Limits;
+use crate::meta::MemMeta;
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::tasks::{Tasks, Threads};
@@ -53,6 +56,7 @@ impl WallClock for Virtual {
 pub(super) struct Site {
     name: &'static str,
     ceiling: Ceiling,
+    pub(super) letters: MemMeta,
     random: Random,
     pub(super) limits: Limits,
     pub(super) tasks: Tasks,
@@ -64,6 +68,7 @@ impl Site {
         Self {
             name,
             ceiling: Ceiling::default(),
+            letters: MemMeta::new(),
             random: Random::from_seed(seed),
             limits: Limits::tiny(),
             tasks: Tasks::new(Threads::Inline),
@@ -77,9 +82,11 @@ impl Site {
         let wall = Arc::new(Virtual(tokio::time::Instant::now()));
         let clock = HybridClock::open(wall, Arc::new(self.ceiling.clone()), Duration::from_secs(30)).await?;
         let metrics = Metrics::default();
+        let name = TreeName::new("t").expect("name");
+        let letters = TreeLetters::open(Arc::new(self.letters.clone()), &name, 1 << 20).await?;
         Tree::open(TreeConfig {
             cluster: ClusterId::new(self.name).expect("name"),
-            name: TreeName::new("t").expect("name"),
+            name,
             dir: PathBuf::from("/data/trees/t"),
             partitions: 4,
             merge: MergeMode::LastWriterWins,
@@ -87,6 +94,7 @@ impl Site {
             limits: self.limits.clone(),
             disk,
             clock: Arc::new(clock),
+            letters: Some(Arc::new(letters)),
             tasks: self.tasks.clone(),
             runner: CommitRunner::simulated(self.tasks.clone(), Duration::from_millis(2), self.random.fork()),
             random: self.random.fork(),

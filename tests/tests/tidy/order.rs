@@ -10,6 +10,7 @@ const ROOMS: &[&[&str]] = &[
     &["record"],
     &["disk"],
     &["meta"],
+    &["letters"],
     &["wal"],
     // The feed knows a tree only as the trait that it reads from, so it stands above.
     &["feed"],

@@ -9,11 +9,12 @@ use super::client::Connection;
 use super::collect::GcArgs;
 use super::config::ConfigCommand;
 use super::data::{KeyArgs, PutArgs, RangeArgs, ScanArgs, WatchArgs};
+use super::letters::DeadLettersCommand;
 use super::load::LoadArgs;
 use super::peers::PeersCommand;
-use super::sinks::{DeadLettersCommand, SinksCommand};
+use super::sinks::SinksCommand;
 use super::wal::WalCommand;
-use super::{Failure, collect, config, data, load, peers, sinks, status, wal};
+use super::{Failure, collect, config, data, letters, load, peers, sinks, status, wal};
 use crate::bench::BenchArgs;
 use crate::demo::DemoArgs;
 use crate::serve::ServeArgs;
@@ -60,7 +61,7 @@ enum Command {
     /// The destinations that the server's trees feed
     #[command(subcommand)]
     Sinks(SinksCommand),
-    /// Records that a destination does not take
+    /// Records that can never be applied here, or that a sink's destination does not take
     #[command(subcommand)]
     DeadLetters(DeadLettersCommand),
     /// Look at the log of a stopped server, check it, cut it where it is damaged
@@ -105,7 +106,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<ExitCode, Failure> {
         Command::Gc(args) => collect::gc(&args, out)?,
         Command::Peers(command) => peers::run(&command, out)?,
         Command::Sinks(command) => sinks::sinks(&command, out)?,
-        Command::DeadLetters(command) => sinks::dead_letters(&command, out)?,
+        Command::DeadLetters(command) => letters::dead_letters(&command, out)?,
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod data;
 mod failure;
+mod letters;
 mod load;
 mod peers;
 mod sinks;

@@ -1,4 +1,4 @@
-//! `sinks` and `dead-letters`: orders to a server.
+//! `sinks`: orders to a server.
 
 use std::io::Write;
 
@@ -24,13 +24,6 @@ pub(crate) enum SinksCommand {
     Restart(SinkArgs),
     /// End a sink and free what it holds: its place in the log, its dead letters
     Remove(SinkArgs),
-}
-
-/// What can be done with dead letters.
-#[derive(Debug, Subcommand)]
-pub(crate) enum DeadLettersCommand {
-    /// List the records that a sink's destination does not take
-    List(SinkArgs),
 }
 
 /// A sink of a server.
@@ -93,36 +86,6 @@ pub(super) fn table(sinks: &[SinkStatus]) -> Table {
         ]);
     }
     table
-}
-
-pub(crate) fn dead_letters(command: &DeadLettersCommand, out: &mut dyn Write) -> Result<(), Failure> {
-    let DeadLettersCommand::List(args) = command;
-    let path = format!("/v1/admin/dead-letters/{}", segment(&args.name));
-    let raw = Client::new(&args.connection)?.json(&path, &args.query())?;
-    let letters = raw.get("dead_letters").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
-    if args.connection.json {
-        writeln!(out, "{}", serde_json::Value::from(letters))?;
-        return Ok(());
-    }
-    if letters.is_empty() {
-        writeln!(out, "no dead letters")?;
-        return Ok(());
-    }
-    let mut table = Table::new(["CURSOR", "DOT", "OP", "KEY", "ERROR"]);
-    for letter in letters {
-        let text = |name: &str| letter.get(name).and_then(serde_json::Value::as_str).map(str::to_owned);
-        let key = text("key").or_else(|| Some(format!("base64:{}", text("key_base64")?)));
-        let column = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        table.row([
-            column(text("cursor")),
-            column(text("dot")),
-            column(text("op")),
-            column(key),
-            column(text("error")),
-        ]);
-    }
-    write!(out, "{table}")?;
-    Ok(())
 }
 
 impl SinkArgs {

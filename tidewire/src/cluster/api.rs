@@ -74,6 +74,7 @@ impl Site for Cluster {
                 let lines = letters.iter().map(|letter| letter_json(names.as_ref(), letter));
                 Ok(json!({"dead_letters": lines.collect::<Vec<_>>()}))
             }
+            Order::Letters { tree, action } => self.carry_out_letters(&tree, action).await,
             Order::AddPeer(peer) => {
                 let id = peer.id.clone();
                 self.check_peer(&peer)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dashmap::DashMap;
 use futures::StreamExt;
@@ -10,6 +11,7 @@ use tidewire_core::clock::HybridClock;
 use tidewire_core::disk::Disk;
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{BootId, ClusterId, TreeName};
+use tidewire_core::letters::TreeLetters;
 use tidewire_core::limits::Limits;
 use tidewire_core::meta::{MetaStore, RedbMeta};
 use tidewire_core::metrics::{BufferMetrics, Metrics};
@@ -153,7 +155,7 @@ impl Cluster {
 
     async fn enroll(&self, tree: &Tree) -> Result<(), Error> {
         let Inner { links, tasks, limits, random, .. } = &*self.0;
-        links.enroll_tree(tasks, tree, limits, random).await
+        links.enroll_tree(tasks, tree, limits, random, self.apply_after(tree)).await
     }
 
     /// The cluster's name.
@@ -210,6 +212,13 @@ impl Cluster {
         Ok(tree)
     }
 
+    /// How long a foreign write of a tree waits for what it depends on, if not for ever.
+    fn apply_after(&self, tree: &Tree) -> Option<Duration> {
+        let config = self.0.config();
+        let settings = config.trees.iter().find(|settings| settings.name == tree.identity().tree.as_str())?;
+        (settings.on_stall == config::OnStall::ApplyAfter).then(|| settings.apply_after.get())
+    }
+
     /// A tree that is open.
     pub fn find_tree(&self, name: &str) -> Option<Tree> {
         self.0.trees.get(name).map(|tree| tree.value().clone())
@@ -259,9 +268,12 @@ impl Cluster {
         if self.stop_token().is_cancelled() || self.0.links.is_stopping() {
             return Err(Error::shutting_down());
         }
+        let name = TreeName::new(&settings.name)?;
+        let most = settings.dead_letter_bytes.get();
+        let letters = TreeLetters::open(self.0.meta.store(), &name, most).await?;
         let tree = Tree::open(TreeConfig {
             cluster: self.0.id.clone(),
-            name: TreeName::new(&settings.name)?,
+            name,
             dir: self.0.directory.tree(&settings.name),
             partitions: settings.partitions,
             merge: match settings.merge {
@@ -274,6 +286,7 @@ impl Cluster {
             limits: self.0.limits.clone(),
             disk: self.0.disk.clone(),
             clock: self.0.clock.clone(),
+            letters: Some(Arc::new(letters)),
             tasks: self.0.tasks.clone(),
             runner: self.0.runner.clone(),
             random: self.0.random.fork(),

@@ -93,6 +93,8 @@ fn send_status(peer: &ClusterId, tree: &TreeName, status: &ShipperStatus, pins: 
             _ => status.reason.clone(),
         },
         lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds as f64 },
+        dead_letters: 0,
+        applied_without_dependencies: 0,
         last_ack: status
             .last_ack
             .map(|ago| now.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))),
@@ -115,5 +117,7 @@ fn receive_status(status: ReceiveStatus, now: u64) -> PeerStatus {
         reason: status.reason,
         lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds },
         last_ack: status.last_page_seconds.map(|ago| now.saturating_sub((ago * 1_000.0) as u64)),
+        dead_letters: status.dead_letters,
+        applied_without_dependencies: status.applied_without_dependencies,
     }
 }

@@ -146,6 +146,7 @@ impl Links {
         tree: &Tree,
         limits: &Limits,
         random: &Random,
+        apply_after: Option<Duration>,
     ) -> Result<(), Error> {
         let name = tree.identity().tree.clone();
         let log = tree.clone();
@@ -160,6 +161,7 @@ impl Links {
             // Half of what may be pending, so that local writes leave room for it.
             apply_bytes: (limits.pending_bytes as u64 / 2).max(4 * 1024),
             relay_after: limits.relay_after,
+            apply_after,
             ..tidewire_applier::Settings::default()
         };
         let applier = Applier::spawn(tasks, Arc::new(tree.clone()), settings, &self.applier_metrics)?;

@@ -13,6 +13,8 @@ mod feeding;
 mod flows;
 mod handle;
 mod health;
+#[cfg(feature = "server")]
+mod letters;
 mod link_status;
 mod links;
 mod membership;

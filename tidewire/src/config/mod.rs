@@ -28,6 +28,6 @@ pub use print::{example, show};
 pub use problem::{ConfigError, Problem};
 pub use settings::{
     ClusterConfig, Consistency, Delivery, Identity, LimitSettings, Listen, LogSettings, Merge, OnPoison,
-    Peer, SinkConfig, SinkStart, TreeConfig,
+    OnStall, Peer, SinkConfig, SinkStart, TreeConfig,
 };
 pub use tidewire_core::units::{ByteSize, HumanDuration};

@@ -132,6 +132,17 @@ pub(super) const SECTIONS: &[Section] = &[
                 Kind::Duration,
                 "How often the way to each peer is measured, also while nothing is written; 0s: never.",
             ),
+            key(
+                "on_stall",
+                Kind::Choice(&["wait", "apply_after"]),
+                "A write whose dependencies do not come: \"wait\", or \"apply_after\" shows it without them.",
+            ),
+            key("apply_after", Kind::Duration, "How long it waits where on_stall = \"apply_after\"."),
+            key(
+                "dead_letter_bytes",
+                Kind::Size,
+                "Records that can never be applied here, parked; \"0B\": refused instead.",
+            ),
             key("interest", Kind::TextList, "Key prefixes to hold; empty: all, the only value so far."),
         ],
     },

@@ -196,6 +196,17 @@ pub enum Consistency {
     Eventual,
 }
 
+/// What becomes of a foreign write whose dependencies do not come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStall {
+    /// It waits for them, however long.
+    #[default]
+    Wait,
+    /// After `apply_after` it becomes visible without them, counted and shown.
+    ApplyAfter,
+}
+
 /// One of `[[trees]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -211,6 +222,15 @@ pub struct TreeConfig {
     /// What a foreign write waits for.
     #[serde(default)]
     pub consistency: Consistency,
+    /// What becomes of a foreign write whose dependencies do not come.
+    #[serde(default)]
+    pub on_stall: OnStall,
+    /// How long it waits for them where `on_stall` is to apply it then.
+    #[serde(default = "TreeConfig::default_apply_after")]
+    pub apply_after: HumanDuration,
+    /// Bytes of records that can never be applied here and are parked; zero: they are refused instead.
+    #[serde(default = "TreeConfig::default_dead_letter_bytes")]
+    pub dead_letter_bytes: ByteSize,
     /// Key prefixes that this cluster wants to hold; empty: all.
     #[serde(default)]
     pub interest: Vec<String>,
@@ -227,6 +247,9 @@ impl TreeConfig {
             partitions: DEFAULT_PARTITIONS,
             merge: Merge::default(),
             consistency: Consistency::default(),
+            on_stall: OnStall::default(),
+            apply_after: Self::default_apply_after(),
+            dead_letter_bytes: Self::default_dead_letter_bytes(),
             interest: Vec::new(),
             canary: Self::default_canary(),
         }
@@ -238,6 +261,14 @@ impl TreeConfig {
 
     fn default_partitions() -> u16 {
         DEFAULT_PARTITIONS
+    }
+
+    fn default_apply_after() -> HumanDuration {
+        Duration::from_secs(30).into()
+    }
+
+    fn default_dead_letter_bytes() -> ByteSize {
+        ByteSize::new(16 * 1024 * 1024)
     }
 }
 

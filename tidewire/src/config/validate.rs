@@ -15,6 +15,9 @@ use super::{
     ByteSize, ClusterConfig, ConfigError, Delivery, Forward, HumanDuration, Peer, Problem, sink_types,
 };
 
+/// Dead letters lie in the metadata store and in memory.
+const MAX_DEAD_LETTER_BYTES: u64 = 1024 * 1024 * 1024;
+
 impl ClusterConfig {
     /// Checks every rule and hands the configuration back unchanged.
     ///
@@ -132,6 +135,10 @@ impl ClusterConfig {
                 ));
             }
             check_range(&at("partitions"), tree.partitions, 1, MAX_PARTITIONS, problems);
+            let (least, most) = (Duration::from_secs(1), Duration::from_hours(24));
+            check_range(&at("apply_after"), tree.apply_after, least.into(), most.into(), problems);
+            let most = ByteSize::new(MAX_DEAD_LETTER_BYTES);
+            check_range(&at("dead_letter_bytes"), tree.dead_letter_bytes, ByteSize::new(0), most, problems);
             if !tree.interest.is_empty() {
                 problems.push(Problem::new(
                     at("interest"),

@@ -26,6 +26,12 @@ pub(super) enum AdminResource {
     SinkAction(String, SinkAction),
     /// What one sink's destination does not take.
     DeadLetters(String),
+    /// What a tree cannot apply.
+    TreeLetters(String),
+    /// One of those: of a tree, an origin, a partition and an offset.
+    TreeLetter(String, String),
+    /// Apply one of those after all.
+    TreeLetterReplay(String, String),
     /// All links.
     Peers,
     /// One peer.
@@ -62,6 +68,19 @@ pub enum PeerAction {
     Seal,
 }
 
+/// What can be done with the dead letters of a tree; one of them is named by `ORIGIN/PARTITION/OFFSET`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LetterAction {
+    /// List them.
+    List,
+    /// Show one, with its bytes.
+    Show(String),
+    /// Apply it after all.
+    Replay(String),
+    /// Give it up.
+    Drop(String),
+}
+
 /// An order of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -80,6 +99,13 @@ pub enum Order {
         name: String,
         /// Its tree.
         tree: Option<String>,
+    },
+    /// Something with what a tree cannot apply.
+    Letters {
+        /// The tree.
+        tree: String,
+        /// What.
+        action: LetterAction,
     },
     /// Exchange writes with another cluster, also after a restart.
     AddPeer(Peer),
@@ -117,6 +143,13 @@ impl AdminResource {
             ["sinks", name, "resume"] => Self::SinkAction((*name).to_owned(), SinkAction::Resume),
             ["sinks", name, "restart"] => Self::SinkAction((*name).to_owned(), SinkAction::Restart),
             ["dead-letters", name] => Self::DeadLetters((*name).to_owned()),
+            ["trees", tree, "dead-letters"] => Self::TreeLetters((*tree).to_owned()),
+            ["trees", tree, "dead-letters", origin, partition, offset] => {
+                Self::TreeLetter((*tree).to_owned(), format!("{origin}/{partition}/{offset}"))
+            }
+            ["trees", tree, "dead-letters", origin, partition, offset, "replay"] => {
+                Self::TreeLetterReplay((*tree).to_owned(), format!("{origin}/{partition}/{offset}"))
+            }
             ["peers"] => Self::Peers,
             ["peers", name] => Self::Peer((*name).to_owned()),
             ["peers", name, "reseed"] => Self::PeerReseed((*name).to_owned()),
@@ -130,7 +163,9 @@ impl AdminResource {
 
     pub(super) fn methods(&self) -> &'static str {
         match self {
-            Self::Sinks | Self::DeadLetters(_) => "GET, HEAD",
+            Self::Sinks | Self::DeadLetters(_) | Self::TreeLetters(_) => "GET, HEAD",
+            Self::TreeLetter(..) => "GET, HEAD, DELETE",
+            Self::TreeLetterReplay(..) => "POST",
             Self::Sink(_) | Self::Peer(_) => "DELETE",
             Self::SinkAction(..) | Self::PeerReseed(_) | Self::PeerAction(..) => "POST",
             Self::Peers => "GET, HEAD, POST",
@@ -158,6 +193,15 @@ impl Api {
             AdminResource::Sink(name) => Order::Sink { name, tree, action: SinkAction::Remove },
             AdminResource::SinkAction(name, action) => Order::Sink { name, tree, action },
             AdminResource::DeadLetters(name) => Order::DeadLetters { name, tree },
+            AdminResource::TreeLetters(tree) => Order::Letters { tree, action: LetterAction::List },
+            AdminResource::TreeLetter(tree, dot) => {
+                let drop = *method == Method::DELETE;
+                let action = if drop { LetterAction::Drop(dot) } else { LetterAction::Show(dot) };
+                Order::Letters { tree, action }
+            }
+            AdminResource::TreeLetterReplay(tree, dot) => {
+                Order::Letters { tree, action: LetterAction::Replay(dot) }
+            }
             AdminResource::Peers if *method == Method::POST => {
                 let received = self.receive(body, ORDER_BYTES, "the limit of an order").await?;
                 let peer = serde_json::from_slice(&received.bytes)
@@ -187,6 +231,8 @@ mod tests {
     #[test]
     fn a_path_below_admin_names_one_thing_to_do() {
         assert_eq!(parse("sinks/a/pause"), Some(AdminResource::SinkAction("a".into(), SinkAction::Pause)));
+        let letter = parse("trees/t/dead-letters/eu/3/17/replay");
+        assert_eq!(letter, Some(AdminResource::TreeLetterReplay("t".into(), "eu/3/17".into())));
         assert_eq!(parse("peers/a/reseed").map(|resource| resource.methods()), Some("POST"));
         assert_eq!(parse("peers/a/seal"), Some(AdminResource::PeerAction("a".into(), PeerAction::Seal)));
         assert_eq!(parse("sinks/a").map(|resource| resource.methods()), Some("DELETE"));

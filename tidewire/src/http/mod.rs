@@ -26,7 +26,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{Order, PeerAction, SinkAction};
+pub use admin::{LetterAction, Order, PeerAction, SinkAction};
 pub use config::HttpConfig;
 pub use server::HttpServer;
 pub use site::Site;

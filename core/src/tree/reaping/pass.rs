@@ -105,7 +105,9 @@ impl Tree {
             let promised = if origin == own { closed } else { Hlc::ZERO };
             (ReapHold::Origin(name), frontier.get(origin).max(promised))
         });
-        let parked = terms.parked.map(|parked| (ReapHold::Parked, Hlc::new(parked.get().saturating_sub(1))));
+        // What is parked as a dead letter may still be applied.
+        let parked = state.parked.lowest_hlc().into_iter().chain(terms.parked).min();
+        let parked = parked.map(|parked| (ReapHold::Parked, Hlc::new(parked.get().saturating_sub(1))));
         let age = age.map(|age| (ReapHold::Age, age));
         origins.chain(age).chain(parked).min_by_key(|(_, hlc)| *hlc)
     }

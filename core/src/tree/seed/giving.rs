@@ -60,7 +60,13 @@ impl Tree {
             return Err(Error::new(ErrorKind::Unavailable, said));
         }
         let epoch = self.0.seeds.epoch();
-        let (header, reading) = self.snapshot_header(0);
+        let (mut header, reading) = self.snapshot_header(0);
+        {
+            // It stands for nothing that is parked here: whoever takes it goes on with that from the log.
+            let state = self.0.applied.state.read();
+            header.progress.frontier = state.parked.claimed(&header.progress.frontier);
+            header.progress.watermarks = state.parked.covered(&header.progress.watermarks);
+        }
         let mut giving = Giving {
             tree: self.clone(),
             epoch,

@@ -84,7 +84,7 @@ impl Tree {
 
     async fn rules(&self, theirs: &Theirs) -> Result<Rules, Error> {
         let own = self.0.identity.origin();
-        let mine = self.0.applied.state.read().progress.clone();
+        let mine = self.0.applied.state.read().claimed();
         let held = theirs.progress.watermarks.origin(own);
         let differences = self.differences(own, held).await?;
         let mut gone_back: BTreeSet<PartitionId> =

@@ -48,7 +48,9 @@ impl Tree {
     /// # Errors
     /// `Unavailable` when it cannot be written or the disk has no room for it; what was there before stays.
     pub async fn snapshot(&self) -> Result<SnapshotReport, Error> {
-        self.take_snapshot(self.0.limits.snapshot_bytes_per_second).await
+        let report = self.take_snapshot(self.0.limits.snapshot_bytes_per_second).await?;
+        self.forget_letters().await;
+        Ok(report)
     }
 
     /// Below this position the log is not needed to open the tree, even if the newest snapshot is damaged: what the

@@ -116,6 +116,7 @@ impl Parts {
             limits: limits.clone(),
             disk: Arc::new(disk.clone()),
             clock: Arc::new(clock.expect("a clock")),
+            letters: None,
             tasks: tasks.clone(),
             runner,
             random: Random::from_seed(2),
