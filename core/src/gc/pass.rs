@@ -63,7 +63,7 @@ pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> 
         acknowledged: asked.keep,
         slowest: match asked.holder {
             Holder::Consumer(name) => Some(name),
-            Holder::Nobody | Holder::Checkpoint | Holder::Age => None,
+            Holder::Nobody | Holder::Checkpoint | Holder::Age | Holder::DeadLetters => None,
         },
         unheard: registry.unheard(),
         parked,
