@@ -26,7 +26,7 @@ use crate::demand::Demands;
 use crate::faults::{Attempts, TRIES};
 use crate::gate::{Batch, Gate, page_cost};
 use crate::judging::{park_and_apply, tell_given_up};
-use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, gauge, took};
+use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, show_dead_letters, took};
 use crate::pause::Stall;
 use crate::port::{Ending, Port};
 use crate::refusal::RefusalKind;
@@ -204,9 +204,7 @@ impl Applier {
     /// Brings the gauges of the dead letters up to date, which are settled without the applier.
     pub fn show_dead_letters(&self) {
         let counts = self.0.target.parking().map(|parking| parking.counts).unwrap_or_default();
-        for (origin, (_, series)) in &*self.0.origins.lock() {
-            series.dead_letters.set(gauge(counts.get(origin).copied().unwrap_or(0)));
-        }
+        show_dead_letters(&self.0.origins.lock(), &counts);
     }
 
     /// Shows whose seed comes in.
@@ -445,26 +443,10 @@ impl Runner {
         let arrived = self.canaries.arrived(&progress.frontier);
         took(&self.shared.origins.lock(), self.shared.target.wall_millis(), arrived);
         let waiting = self.gate.waiting(&self.shared.target.visible());
-        {
-            let Shared { identity, metrics, origins, .. } = &*self.shared;
-            let held =
-                |origin| waiting.iter().find(|held| held.origin == origin).map_or(0, |held| held.bytes);
-            for (origin, (name, series)) in &*origins.lock() {
-                series.held.set(gauge(held(*origin)));
-                metrics.frontier(&identity.tree, name).set(gauge(progress.frontier.get(*origin).millis()));
-            }
-            let own = gauge(progress.frontier.get(identity.origin()).millis());
-            metrics.frontier(&identity.tree, &identity.cluster).set(own);
-        }
+        let Shared { identity, metrics, origins, .. } = &*self.shared;
+        metrics.show(identity, &origins.lock(), &waiting, &progress.frontier);
         let wanted = self.demands.look(waiting.iter(), Instant::now());
-        let stalled = self.stalled.clone();
-        self.shared.view.set(Arc::new(View {
-            progress,
-            waiting,
-            wanted,
-            stalled,
-            closed,
-            seeds: self.seeds,
-        }));
+        let (stalled, seeds) = (self.stalled.clone(), self.seeds);
+        self.shared.view.set(Arc::new(View { progress, waiting, wanted, stalled, closed, seeds }));
     }
 }

@@ -1,18 +1,16 @@
 //! What becomes of records that can never be applied: tried some times, then parked, or refused. The thin part around
 //! `faults`.
 
-use std::collections::BTreeMap;
-
 use parking_lot::Mutex;
 use tidewire_core::error::{Error, ErrorKind};
-use tidewire_core::id::{ClusterId, OriginTag};
+use tidewire_core::id::ClusterId;
 use tidewire_core::letters::Letter;
 use tidewire_core::tree::{ApplyTarget, ReadyGroup};
 
 use crate::applier::Applier;
 use crate::faults::{Fault, TRIES};
 use crate::gate::GaveUp;
-use crate::metrics::OriginMetrics;
+use crate::metrics::Origins;
 use crate::refusal::{Refusal, RefusalKind};
 
 /// Decides about a page with records that can never be applied: what to park of it.
@@ -59,11 +57,8 @@ pub(crate) async fn park_and_apply(
     target.apply(groups).await.map(drop)
 }
 
-/// The series of the origins that are known.
-type Origins = Mutex<BTreeMap<OriginTag, (ClusterId, OriginMetrics)>>;
-
 /// Says that records of an origin are applied without what they depend on.
-pub(crate) fn tell_given_up(applier: &Applier, origins: &Origins, given_up: &GaveUp) {
+pub(crate) fn tell_given_up(applier: &Applier, origins: &Mutex<Origins>, given_up: &GaveUp) {
     let GaveUp { origin, on, until, records } = *given_up;
     tracing::warn!(
         tree = %applier.identity().tree,

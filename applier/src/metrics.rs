@@ -6,10 +6,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use tidewire_core::causal::VersionVector;
 use tidewire_core::id::{ClusterId, Hlc, OriginTag, TreeName};
 use tidewire_core::metrics::{Labels, Metrics};
-use tidewire_core::tree::Imported;
+use tidewire_core::tree::{Imported, TreeIdentity};
 
+use crate::gate::Waiting;
 use crate::status::ReceiveStatus;
 
 /// The families of the receiving side. Cheap to clone.
@@ -209,7 +211,35 @@ impl ApplierMetrics {
     }
 }
 
-/// A count as the value of a gauge.
-pub(crate) fn gauge(value: u64) -> i64 {
+/// The series of the origins that are known, with their names.
+pub(crate) type Origins = BTreeMap<OriginTag, (ClusterId, OriginMetrics)>;
+
+impl ApplierMetrics {
+    /// Shows what waits of each origin, and how far each is applied.
+    pub(crate) fn show(
+        &self,
+        identity: &TreeIdentity,
+        origins: &Origins,
+        waiting: &[Waiting],
+        frontier: &VersionVector,
+    ) {
+        let held = |origin| waiting.iter().find(|held| held.origin == origin).map_or(0, |held| held.bytes);
+        for (origin, (name, series)) in origins {
+            series.held.set(gauge(held(*origin)));
+            self.frontier(&identity.tree, name).set(gauge(frontier.get(*origin).millis()));
+        }
+        let own = gauge(frontier.get(identity.origin()).millis());
+        self.frontier(&identity.tree, &identity.cluster).set(own);
+    }
+}
+
+/// Shows how many dead letters there are of each origin.
+pub(crate) fn show_dead_letters(origins: &Origins, counts: &BTreeMap<OriginTag, u64>) {
+    for (origin, (_, series)) in origins {
+        series.dead_letters.set(gauge(counts.get(origin).copied().unwrap_or(0)));
+    }
+}
+
+fn gauge(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
