@@ -369,9 +369,7 @@ impl Runner {
             }
             Message::Forget(origins, done) => {
                 origins.into_iter().for_each(|origin| self.gate.forget(origin));
-                // Nobody need wait for it.
-                let _gone = done.send(());
-                return;
+                return drop(done);
             }
             Message::From(port, input) => (port, input),
         };

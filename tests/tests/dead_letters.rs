@@ -18,13 +18,12 @@ fn world(seed: u64) -> World {
 }
 
 async fn until(what: &str, world: &World, mut holds: impl FnMut(&World) -> bool) {
-    for _ in 0..1_200 {
-        if holds(world) {
-            return;
-        }
+    let mut tries = 0;
+    while !holds(world) {
+        tries += 1;
+        assert!(tries < 1_200, "{what}: {}", world.account());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    panic!("{what}: {}", world.account());
 }
 
 fn has(world: &World, at: usize, key: &str) -> bool {

@@ -181,7 +181,10 @@ async fn letters_are_bounded_in_bytes_and_nothing_is_applied_without_them() {
         bytes: vec![0; 2 << 20].into(),
         ..letter
     };
-    assert_eq!(rig.tree.cannot_park(&[huge.clone()]).map(|error| error.kind()), Some(ErrorKind::TooLarge));
+    assert_eq!(
+        rig.tree.cannot_park(std::slice::from_ref(&huge)).map(|error| error.kind()),
+        Some(ErrorKind::TooLarge)
+    );
     assert_eq!(rig.tree.park(vec![huge]).await.expect_err("no room").kind(), ErrorKind::TooLarge);
     rig.check_parked();
 }
