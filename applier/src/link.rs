@@ -206,7 +206,7 @@ pub(crate) struct Running {
     sender: Box<dyn LinkSender>,
     pub(crate) receiver: Box<dyn LinkReceiver>,
     pub(crate) applier: Applier,
-    slot: Arc<Slot>,
+    pub(crate) slot: Arc<Slot>,
     pub(crate) port: Arc<Port>,
     pub(crate) session: Session,
     view: Follower<Arc<View>>,
@@ -272,6 +272,7 @@ impl Running {
     }
 
     fn take(&mut self, frame: Frame) -> Result<Pending, End> {
+        self.slot.heard();
         let target = self.applier.target();
         let event = self.session.receive(frame, &|hlc| target.excess_skew(hlc)).map_err(|refusal| {
             if refusal.kind == RefusalKind::OwnOrigin {
@@ -301,7 +302,9 @@ impl Running {
             }
             Event::Heartbeat(heartbeat) => {
                 self.slot.reaches(heartbeat.origin, &heartbeat.tails, false);
-                self.slot.comes(0);
+                if heartbeat.origin == self.port.peer.tag() {
+                    self.slot.comes(0);
+                }
                 self.slot.progress(&self.applier.view().get());
                 Ok(Pending { input: Some(Input::Heartbeat(heartbeat)), ..Pending::default() })
             }

@@ -80,6 +80,7 @@ impl Running {
                 }
             };
             heard = Instant::now();
+            self.slot.heard();
             let Ok(Some(frame)) = frame else {
                 return Err(End::There("the peer ended the link within a snapshot".to_owned()));
             };

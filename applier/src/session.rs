@@ -133,10 +133,12 @@ type Skew<'a> = &'a dyn Fn(Hlc) -> Option<Duration>;
 impl Session {
     /// A session that has said in its Welcome where it stands.
     pub(crate) fn new(number: SessionNumber, terms: Terms, settings: &Settings, said: Standing<'_>) -> Self {
+        let assembler = Assembler::new(terms.partitions, settings.max_page_bytes);
+        let max_record_bytes = settings.max_record_bytes;
         Self {
             number,
-            max_record_bytes: settings.max_record_bytes,
-            assembler: Assembler::new(terms.partitions, settings.max_page_bytes).unpacking(terms.packs),
+            max_record_bytes,
+            assembler: if terms.packs { assembler.unpacking(max_record_bytes) } else { assembler },
             said_marks: said
                 .marks
                 .iter()

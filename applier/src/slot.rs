@@ -149,17 +149,21 @@ impl Slot {
         }
     }
 
+    /// Something came from the peer.
+    pub(crate) fn heard(&self) {
+        self.state.lock().heard = Instant::now();
+    }
+
     /// The records of an origin that the peer has reach up to here: it sent them, or said so. Whatever was refused of it is
     /// forgiven.
     pub(crate) fn reaches(&self, origin: OriginTag, ends: &[(PartitionId, Offset)], by_page: bool) {
         let mut state = self.state.lock();
         let now = Instant::now();
-        state.heard = now;
         if state.wire.brought(now) {
             state.refused = None;
         }
         if by_page {
-            state.last_page = Some(Instant::now());
+            state.last_page = Some(now);
         }
         for (partition, end) in ends {
             let tail = state.tails.entry((origin, *partition)).or_default();
@@ -201,7 +205,8 @@ impl Slot {
         let series = applier.metrics(&self.peer);
         let state = self.state.lock();
         let entries = state.behind(&view);
-        let bytes = applier.queued(&self.peer) + if entries > 0 { state.to_come } else { 0 };
+        let to_come = if entries > 0 { state.to_come } else { 0 };
+        let bytes = applier.queued(&self.peer).saturating_add(to_come);
         let waiting = state.live.as_ref().and_then(|port| view.waiting(port).next());
         let waits_for = waiting.map(|waiting| WaitsFor {
             origin: applier.name(waiting.on),
@@ -267,6 +272,9 @@ impl State {
         let applied = |origin, partition| {
             watermarks.origin(origin).map_or(Offset::ZERO, |marks| marks.get(partition).next)
         };
-        self.tails.iter().map(|((origin, partition), tail)| tail.since(applied(*origin, *partition))).sum()
+        let behind =
+            self.tails.iter().map(|((origin, partition), tail)| tail.since(applied(*origin, *partition)));
+        // The peer says what it likes.
+        behind.fold(0, u64::saturating_add)
     }
 }

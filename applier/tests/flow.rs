@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tidewire_applier::{ReceiveState, Settings};
 use tidewire_core::id::{Dot, PageId, PartitionId};
-use tidewire_core::transport::wire::frame::Body;
+use tidewire_core::transport::pages::split;
+use tidewire_core::transport::wire::{ForwardedOrigin, Hello, PartitionMark, frame::Body};
 use tidewire_core::tree::ApplyTarget;
 
-use crate::rig::{Caller, Here, Last, PARTITIONS, covered, frontier, name, origin, settle, soon};
+use crate::rig::{Caller, Here, Last, PARTITIONS, covered, frontier, hello, name, origin, settle, soon};
 
 fn small(buffer_bytes: u64) -> Settings {
     Settings { buffer_bytes, initial_credit_bytes: buffer_bytes, ..Settings::default() }
@@ -284,6 +285,52 @@ async fn f51_lag_is_known_from_what_the_peer_said_and_time_passes_without_it() {
     let status = here.status("x");
     assert_eq!(status.state, ReceiveState::Connecting);
     assert!(status.lag.seconds >= 9.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f52_whatever_a_peer_claims_to_have_is_added_up() {
+    let here = Here::open(Settings::default()).await;
+    let (mut x, y) = (origin("x"), origin("y"));
+    x.commit(&[&["a"]]);
+    here.target.hang(true);
+    let ask = Hello { known_clusters: vec!["x".into(), "y".into()], ..hello(&x, 7) };
+    let (name, incarnation) = (y.cluster.to_string(), y.incarnation.get());
+    let forwarded = vec![ForwardedOrigin { name, incarnation }];
+    let mut caller = here.hello_as(&x, Hello { forwarded, ..ask }).await.unwrap();
+    let most = (1 << 62) - 1;
+    let tails: Vec<_> =
+        (0..PARTITIONS.into()).map(|partition| PartitionMark { partition, offset: most }).collect();
+    for mut part in split(&x.page(PageId::new(1), 0, 1)) {
+        (part.tails, part.tail_bytes) = (tails.clone(), u64::MAX);
+        caller.send(Body::Page(part)).await;
+    }
+    let mut promise = y.clone().heartbeat();
+    promise.tails = tails;
+    caller.send(Body::Heartbeat(promise)).await;
+    settle().await;
+    let lag = here.status("x").lag;
+    assert_eq!((lag.entries, lag.bytes), (u64::MAX, u64::MAX));
+    here.target.hang(false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f42_a_peer_whose_page_takes_long_is_not_silent() {
+    let here = Here::open(Settings::default()).await;
+    let mut x = origin("x");
+    x.value_bytes = 300_000;
+    x.commit(&[&["a"], &["b"], &["c"], &["d"]]);
+    let mut caller = here.call(&x).await;
+    let parts = split(&x.page(PageId::new(1), 0, 1));
+    assert!(parts.len() == 4);
+    for part in parts {
+        caller.send(Body::Page(part)).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        let status = here.status("x");
+        assert_ne!(status.state, ReceiveState::Connecting, "{:?}", status.reason);
+    }
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(here.state("x"), ReceiveState::Connecting, "silence still shows");
+    here.check();
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,8 +86,13 @@ impl Here {
 
     /// Says Hello for an origin.
     pub(crate) async fn hello(&self, origin: &MemOrigin, boot: u64) -> Result<Caller, Refusal> {
+        self.hello_as(origin, hello(origin, boot)).await
+    }
+
+    /// Says this Hello for an origin.
+    pub(crate) async fn hello_as(&self, origin: &MemOrigin, hello: Hello) -> Result<Caller, Refusal> {
         let mut link = self.dial(&origin.cluster).await;
-        soon(link.sender.send(Frame::new(0, Body::Hello(hello(origin, boot))))).await.unwrap();
+        soon(link.sender.send(Frame::new(0, Body::Hello(hello)))).await.unwrap();
         match soon(link.receiver.receive()).await.unwrap().and_then(|frame| frame.body) {
             Some(Body::Welcome(welcome)) => Ok(Caller::new(link, welcome)),
             Some(Body::Refusal(refusal)) => Err(refusal),

@@ -225,14 +225,12 @@ impl Session {
         let wave = self.wave.as_ref()?;
         let bytes = wave.bytes();
         let time = wave.full || self.flushing || self.window.is_time(bytes, self.ledger.small());
-        if !time || !self.window.lets(bytes, self.ledger.bytes()) {
-            return None;
-        }
-        if !self.flow.may_leave(bytes, now) {
+        let lets = time && self.window.lets(bytes, self.ledger.bytes());
+        if !lets || !self.flow.may_leave(bytes, now) {
             return None;
         }
         if self.ledger.is_empty() {
-            self.heard_at = now;
+            (self.heard_at, self.moved_at, self.waits) = (now, now, false);
         }
         let pages = self.wave.take().expect("it was seen a moment ago").into_pages();
         let mut out = Outgoing { frames: Vec::new(), records: 0, bytes: 0, sent: 0 };
@@ -363,8 +361,13 @@ impl Session {
 
     /// When [`on_time`](Self::on_time) has something to say.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let waiting = (self.has_backlog() && !self.waits).then(|| self.moved_at + self.settings.ack_timeout);
+        let waiting = (self.is_owed() && !self.waits).then(|| self.moved_at + self.settings.ack_timeout);
         [waiting, self.silent_at(), self.flow.turn_at()].into_iter().flatten().min()
+    }
+
+    /// Whether anything waits for the peer, not for its own turn under a limit.
+    fn is_owed(&self) -> bool {
+        !self.ledger.is_empty() || self.wave.is_some() && self.flow.turn_at().is_none()
     }
 
     /// When the peer's silence is taken for death. What it holds back for the sake of others' writes it may hold long.
@@ -379,13 +382,11 @@ impl Session {
     /// When the session is to be given up.
     pub(crate) fn on_time(&mut self, now: Instant) -> Result<(), ShipError> {
         if self.silent_at().is_some_and(|at| at <= now) {
-            return Err(ShipError::Silent {
-                peer: self.peer.clone(),
-                silence: now.duration_since(self.heard_at),
-            });
+            let silence = now.duration_since(self.heard_at);
+            return Err(ShipError::Silent { peer: self.peer.clone(), silence });
         }
+        self.waits = self.is_owed() && now.duration_since(self.moved_at) >= self.settings.ack_timeout;
         self.flow.on_time(now);
-        self.waits = self.has_backlog() && now.duration_since(self.moved_at) >= self.settings.ack_timeout;
         Ok(())
     }
 

@@ -45,11 +45,15 @@ struct Rig {
 
 impl Rig {
     fn new(credit: u64) -> Self {
+        Self::with(credit, Settings::default())
+    }
+
+    fn with(credit: u64, settings: Settings) -> Self {
         let log = MemFeed::new(me());
         let welcomed = Welcomed { session: SessionNumber::new(NUMBER), credit, ..Welcomed::default() };
         let now = Instant::now();
         let route = Route::new(&me(), None, log.end());
-        let session = Session::new(id("b"), me(), &welcomed, route, Settings::default(), now);
+        let session = Session::new(id("b"), me(), &welcomed, route, settings, now);
         let assembler = Assembler::new(PARTITIONS, 64 * MIB);
         Self { reader: log.feed(log.end()), log, session, assembler, pages: Vec::new(), now }
     }
@@ -247,6 +251,26 @@ async fn f42_no_progress_shows_and_silence_ends_the_session() {
     );
     rig.ack(1, u64::MAX);
     assert_eq!((rig.session.waits(), rig.session.deadline()), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f42_a_page_that_waits_for_its_turn_under_the_limit_is_not_the_peers_to_acknowledge() {
+    let rate = Some(crate::rate::RateLimit::new(100));
+    let mut rig = Rig::with(u64::MAX, Settings { rate, ..Settings::default() });
+    assert_eq!((rig.put(4_000).await, rig.put(10).await), (1, 0), "the second has no turn for 40 s");
+    rig.ack(1, u64::MAX);
+    let turn = rig.session.deadline().expect("a turn comes");
+    assert!(turn - rig.now > Duration::from_secs(30), "nothing else is waited for");
+    rig.now += Duration::from_secs(20);
+    rig.session.on_time(rig.now).unwrap();
+    assert_eq!((rig.session.waits(), rig.session.deadline()), (None, Some(turn)));
+    rig.now = turn;
+    rig.session.on_time(rig.now).unwrap();
+    assert_eq!((rig.send(), rig.session.waits()), (1, None));
+    assert_eq!(rig.session.deadline(), Some(rig.now + Duration::from_secs(10)), "from when it left");
+    rig.now += Duration::from_secs(10);
+    rig.session.on_time(rig.now).unwrap();
+    assert!(rig.session.waits().unwrap().contains("acknowledged nothing"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -176,6 +176,7 @@ impl StatusBoard {
 
     /// There is no session any more, and that is nobody's fault.
     pub(crate) fn closed(&self) {
+        self.flows(false, None);
         let mut now = self.now.lock();
         if matches!(now.state, ShipperState::Streaming | ShipperState::Waiting) {
             (now.state, now.reason) = (ShipperState::Connecting, None);

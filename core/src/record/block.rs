@@ -11,7 +11,8 @@ use crate::limits::{MAX_KNOWN_CLUSTERS, MAX_PARTITIONS};
 
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"TWB1");
 pub(super) const VERSION: u16 = 1;
-pub(super) const FIXED_BYTES: usize = 40;
+/// What every block begins with.
+pub(crate) const FIXED_BYTES: usize = 40;
 pub(super) const RUN_BYTES: usize = 14;
 const RUNS_AT: usize = FIXED_BYTES + 2;
 pub(super) const DEP_BYTES: usize = 16;

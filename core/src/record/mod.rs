@@ -20,6 +20,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use block::FIXED_BYTES as BLOCK_HEADER_BYTES;
 pub use block::{Block, PartitionRun, Records, Runs};
 pub use builder::BlockBuilder;
 pub use checksum::checksum;

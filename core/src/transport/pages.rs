@@ -4,17 +4,14 @@
 //! parts, sizes, origins and ranges are checked before a page comes out. Records are not looked at here.
 
 use super::marks::{decode_offsets, encode_offsets, violation};
-use super::packing::unpack;
+use super::packing::Unpacker;
 use super::wire;
 use crate::error::LinkError;
 use crate::id::{Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId};
-use crate::limits::MAX_RECORD_BYTES_CEILING;
 use crate::record::Block;
 
 /// Bytes of blocks that one part aims at. A larger block travels in a part of its own.
 pub const PART_BYTES: usize = 256 * 1024;
-/// What a packed part unpacks to, at most: the largest record, in its block.
-const PACKED_MOST_BYTES: usize = MAX_RECORD_BYTES_CEILING + 64 * 1024;
 /// What a block costs beside its bytes, counted against the bound of an [`Assembler`].
 const BLOCK_OVERHEAD: usize = 64;
 
@@ -116,8 +113,8 @@ struct Partial {
 pub struct Assembler {
     partitions: u16,
     most_bytes: usize,
-    /// Whether parts may come packed.
-    unpacks: bool,
+    /// There if parts may come packed.
+    unpacker: Option<Unpacker>,
     next: PageId,
     partial: Option<Partial>,
 }
@@ -131,13 +128,14 @@ impl std::fmt::Debug for Assembler {
 impl Assembler {
     /// For a session about a tree of that many partitions. A page of more than `most_bytes` is refused.
     pub fn new(partitions: u16, most_bytes: usize) -> Self {
-        Self { partitions, most_bytes, unpacks: false, next: PageId::new(1), partial: None }
+        Self { partitions, most_bytes, unpacker: None, next: PageId::new(1), partial: None }
     }
 
-    /// Takes packed parts too: the session has the capability.
+    /// Takes packed parts too: the session has the capability. A part is several blocks of usual size, or one record of
+    /// at most `max_record_bytes` in its block.
     #[must_use]
-    pub fn unpacking(self, unpacks: bool) -> Self {
-        Self { unpacks, ..self }
+    pub fn unpacking(self, max_record_bytes: usize) -> Self {
+        Self { unpacker: Some(Unpacker::new(PART_BYTES.max(max_record_bytes))), ..self }
     }
 
     /// Bytes that wait for the rest of their page.
@@ -156,10 +154,10 @@ impl Assembler {
     /// `Protocol` when the part is not the one that must come now, or says what cannot be.
     pub fn push(&mut self, mut part: wire::Page) -> Result<Option<Page>, LinkError> {
         if !part.packed.is_empty() {
-            if !self.unpacks || !part.groups.is_empty() {
+            let Some(unpacker) = self.unpacker.as_mut().filter(|_| part.groups.is_empty()) else {
                 return Err(violation(format!("page {} is packed, which was not agreed", part.page_id)));
-            }
-            part.groups = unpack(&std::mem::take(&mut part.packed), self.most_bytes.min(PACKED_MOST_BYTES))?;
+            };
+            part.groups = unpacker.unpack(&std::mem::take(&mut part.packed))?;
         }
         let mut partial = match self.partial.take() {
             Some(partial) => partial,

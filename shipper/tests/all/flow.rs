@@ -53,6 +53,22 @@ async fn f42_a_pause_of_the_peer_has_a_name_here_at_once_and_ends_with_the_next_
     assert_eq!((shipper.status().state, gauge(&rig, "link_paused")), (ShipperState::CaughtUp, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn f42_a_link_that_was_ended_on_request_flows_no_more() {
+    let rig = Rig::new();
+    let mut peer = Peer::listen(&rig.network).await;
+    let shipper = rig.ship_with(Settings { rate: Some(RateLimit::new(100_000)), ..Settings::default() });
+    let mut conn = peer.accept(PLENTY).await;
+    (0..1_000).for_each(|_| rig.log.put("k", 1_000));
+    take_all(&mut peer, &mut conn, 300).await;
+    let pause = wire::Pause { kind: "disk_full".into(), detail: "no room on /data".into() };
+    conn.send(Body::Ack(wire::Ack { pause: Some(pause), ..peer.ack(PLENTY) })).await;
+    sleep(Duration::from_millis(5)).await;
+    assert_eq!((gauge(&rig, "link_paused"), gauge(&rig, "rate_limited")), (1, 1));
+    shipper.stop().await;
+    assert_eq!((gauge(&rig, "link_paused"), gauge(&rig, "rate_limited")), (0, 0));
+}
+
 /// Acknowledges all that comes until so many records have.
 async fn take_all(peer: &mut Peer, conn: &mut Conn, records: u64) {
     while conn.records() < records {
@@ -63,7 +79,7 @@ async fn take_all(peer: &mut Peer, conn: &mut Conn, records: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limited_link_keeps_to_its_rate_says_so_and_never_starves_a_promise() {
+async fn a_limited_link_keeps_to_its_rate_says_so_and_promises_again_once_all_is_sent() {
     let rig = Rig::new();
     let mut peer = Peer::listen(&rig.network).await;
     let rate = Some(RateLimit::new(100_000));

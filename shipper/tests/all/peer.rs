@@ -50,7 +50,7 @@ impl Peer {
             panic!("the first frame is a hello, without a session");
         };
         self.sessions += 1;
-        let assembler = Assembler::new(PARTITIONS, usize::MAX).unpacking(true);
+        let assembler = Assembler::new(PARTITIONS, usize::MAX).unpacking(1024 * 1024);
         let (pages, heartbeats) = Default::default();
         Conn {
             link,
