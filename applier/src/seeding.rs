@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{ClusterId, Incarnation, TreeName};
-use tidewire_core::tree::{Imported, Staging};
+use tidewire_core::tree::{Imported, LateRows, Staging};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -147,7 +147,9 @@ impl Running {
 
 /// What is answered when a seed cannot be taken.
 fn refused(error: &Error) -> End {
+    let cause = std::error::Error::source(error);
     let kind = match error.kind() {
+        _ if cause.is_some_and(|cause| cause.is::<LateRows>()) => RefusalKind::Reaped,
         ErrorKind::Busy => RefusalKind::Busy,
         ErrorKind::Conflict => RefusalKind::Incarnation,
         ErrorKind::Refused => RefusalKind::ClockSkew,

@@ -7,7 +7,7 @@ use tidewire_core::id::{Hlc, OriginTag, Version};
 
 use crate::history::{Entry, History};
 use crate::site::Site;
-use crate::workload::Acknowledged;
+use crate::workload::{Acknowledged, Unanswered};
 use crate::world::World;
 
 impl World {
@@ -41,6 +41,45 @@ impl World {
                 );
             }
             self.demand_state_of_log(site, &history);
+        }
+    }
+
+    /// Fails when a site does not show the newest version of each key that was ever acknowledged, or something newer.
+    pub fn demand_winners(&self, acknowledged: &Acknowledged, unanswered: &Unanswered) {
+        let mut newest: BTreeMap<&str, (Version, Option<&str>, bool)> = BTreeMap::new();
+        for write in acknowledged.iter().filter(|write| write.end_key.is_none()) {
+            let entry = (write.version, write.value.as_deref(), write.expires);
+            let best = newest.entry(&write.key).or_insert(entry);
+            if entry.0 > best.0 {
+                *best = entry;
+            }
+        }
+        for (key, (version, value, expires)) in &mut newest {
+            let ranges = acknowledged.iter().filter(|write| {
+                write.key.as_str() <= *key && write.end_key.as_deref().is_some_and(|end| *key < end)
+            });
+            if let Some(range) =
+                ranges.max_by_key(|range| range.version).filter(|range| range.version > *version)
+            {
+                (*version, *value, *expires) = (range.version, None, false);
+            }
+            for site in &self.sites {
+                let here = site.tree().expect("everything runs").get(&**key);
+                let newer = here.as_ref().is_some_and(|here| here.version > *version);
+                let same = here.as_ref().map(|here| (here.version, &here.value[..]))
+                    == value.map(|value| (*version, value.as_bytes()));
+                // Whoever wrote and was not told may have written last; a value may have expired.
+                let gone = here.is_none();
+                assert!(
+                    newer
+                        || same
+                        || gone && (*expires || value.is_none())
+                        || gone && unanswered.may_have_taken(key),
+                    "seed {}: {} shows {here:?} for {key}, and {value:?} was acknowledged as {version:?}",
+                    self.seed,
+                    site.id()
+                );
+            }
         }
     }
 

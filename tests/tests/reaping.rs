@@ -111,7 +111,8 @@ async fn run(seed: u64, limits: &Limits, went: &mut Went) {
     world.start_all().await;
     let workload = Workload::start_mixed(&world.sites, 2, 3 + seed % 9, Mix::Everything, &world.random);
     trouble(&mut world).await;
-    let (_, writes) = workload.stop().await;
+    let unanswered = workload.unanswered();
+    let (acknowledged, writes) = workload.stop().await;
     went.writes += writes;
     world.heal().await;
     world.demand_convergence(Duration::from_secs(300)).await;
@@ -137,6 +138,8 @@ async fn run(seed: u64, limits: &Limits, went: &mut Went) {
         assert!(back.is_empty(), "seed {seed}: {back:?} came back with a restart");
     }
     world.demand_convergence(Duration::from_secs(300)).await;
+    // What is the same everywhere may still be what was deleted.
+    world.demand_winners(&acknowledged, &unanswered);
 }
 
 #[test]

@@ -39,6 +39,11 @@ impl Deadlines {
         passed.count -= u64::from(deadline_ms <= passed.until);
     }
 
+    /// Whether a deadline lies after one moment, and at another or before it.
+    pub(super) fn any_between(&self, after: u64, until: u64) -> bool {
+        after < until && self.entries.range((Bound::Excluded(after), Bound::Included(until))).next().is_some()
+    }
+
     /// How many entries are expired when the clock says `now`.
     pub(super) fn passed(&self, now: u64) -> u64 {
         if self.entries.is_empty() {

@@ -63,7 +63,7 @@ pub use observer::{ObservedWrite, Observer, Observing};
 pub use open::{TreeConfig, TreeMetrics};
 pub use operation::{Operation, PutOptions};
 pub use reaping::{Graves, ReapHold, ReapReport, ReapTerms};
-pub use seed::{Imported, SEED_PIECE_BYTES, SeedReader, SeedWish, Staging};
+pub use seed::{Imported, LateRows, SEED_PIECE_BYTES, SeedReader, SeedWish, Staging};
 #[cfg(any(test, feature = "test-util"))]
 pub use snapshot::DECODERS;
 pub use snapshot::{SnapshotInfo, SnapshotReport};

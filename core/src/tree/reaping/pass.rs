@@ -31,7 +31,17 @@ pub struct ReapTerms {
 #[derive(Debug, Default)]
 pub(in crate::tree) struct Reaper {
     horizon: tokio::sync::Mutex<Horizon>,
+    scanned: Mutex<Option<Scanned>>,
     last: Mutex<Option<ReapReport>>,
+}
+
+/// What the last look at all entries went by: another one finds nothing while none of it has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scanned {
+    reaped: Hlc,
+    expired_by: u64,
+    /// Of the seeds: one may bring what is dead and older.
+    epoch: u64,
 }
 
 impl Tree {
@@ -78,16 +88,23 @@ impl Tree {
         if let Some(unheard) = &terms.unheard {
             return (ReapHold::Unheard(unheard.clone()), complete);
         }
-        let Some(to) = horizon.look(complete, state.next_lsn, terms.acknowledged) else {
-            return (terms.slowest.clone().map_or(hold, ReapHold::Consumer), complete);
-        };
-        if to > state.progress.reaped && state.is_read() {
+        let mut looked = *horizon;
+        let to = looked.look(complete, state.next_lsn, terms.acknowledged);
+        if to.is_some_and(|to| to > state.progress.reaped) && state.is_read() {
             return (ReapHold::Reading, complete);
         }
         if !terms.dry_run {
-            state.raise_reaped(to);
+            // What was not made use of stays for the next pass.
+            *horizon = looked;
+            if let Some(to) = to {
+                state.raise_reaped(to);
+            }
         }
-        (hold, complete)
+        let held_by = match to {
+            Some(_) => hold,
+            None => terms.slowest.clone().map_or(hold, ReapHold::Consumer),
+        };
+        (held_by, complete)
     }
 
     /// Up to which HLC everything is applied that may ever come, and who has no more; None while nobody knows who takes
@@ -122,8 +139,16 @@ impl Tree {
         let mut gone = Graves::default();
         let now = self.0.clock.wall_millis();
         let expired_by = self.oldest_kept();
-        let graves = self.0.applied.state.read().graves(now);
-        let mut from = (graves.tombstones + graves.expired > 0).then_some(0);
+        let last = *self.0.reaper.scanned.lock();
+        let (graves, scan, same) = {
+            let state = self.0.applied.state.read();
+            let scan = Scanned { reaped: state.progress.reaped, expired_by, epoch: self.0.seeds.epoch() };
+            let same = last.is_some_and(|last| {
+                Scanned { expired_by, ..last } == scan && !state.expires_between(last.expired_by, expired_by)
+            });
+            (state.graves(now), scan, same)
+        };
+        let mut from = (graves.tombstones + graves.expired > 0 && !same).then_some(0);
         while let Some(first) = from {
             let (applied, most) = (self.0.applied.clone(), self.0.limits.reap_slots);
             let step = self.0.tasks.blocking(move || {
@@ -141,6 +166,7 @@ impl Tree {
             gone += went;
             tokio::task::yield_now().await;
         }
+        *self.0.reaper.scanned.lock() = Some(scan);
         if graves.ranges > 0 {
             gone += self.0.applied.state.write().reap_ranges();
         }

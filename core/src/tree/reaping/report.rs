@@ -51,12 +51,12 @@ pub enum ReapHold {
     Age,
 }
 
-/// What one pass took out of a tree, or would.
+/// What one pass took out of a tree, and what is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReapReport {
     /// The dead may go up to here.
     pub reaped: Hlc,
-    /// What went in this pass.
+    /// What went in this pass: nothing in a dry run.
     pub gone: Graves,
     /// What is still there.
     pub left: Graves,

@@ -7,6 +7,7 @@ use super::{Graves, ReapHold, ReapTerms};
 use crate::disk::MemDisk;
 use crate::id::{ClusterId, Hlc, Lsn};
 use crate::random::Random;
+use crate::tree::entry::Entry;
 use crate::tree::tests::{Site, ready_groups};
 use crate::tree::{ApplyTarget, Members, Operation, PutOptions, Row, Tree};
 
@@ -106,8 +107,8 @@ async fn nobody_sees_that_something_was_reaped_neither_before_a_restart_nor_afte
             }
         }
     }
-    println!("{went:?}, {by_snapshot} snapshots");
-    assert!(went.tombstones > 100 && went.expired > 100 && went.ranges > 100 && by_snapshot > 100);
+    let enough = went.tombstones > 100 && went.expired > 100 && went.ranges > 100 && by_snapshot > 100;
+    assert!(enough, "{went:?}, {by_snapshot} snapshots");
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,6 +182,55 @@ async fn readers_of_the_log_and_what_is_kept_aside_hold_the_dead() {
     drop(reading);
     held(ReapTerms::default()).await;
     assert_eq!(tree.size().graves.tombstones, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_takes_nothing_does_not_put_off_the_next_one() {
+    let (mut site, disk) = (site(10), MemDisk::new());
+    let tree = site.open(Arc::new(disk)).await.expect("opens");
+    alone(&tree);
+    let acknowledged = |until: Lsn, dry_run| ReapTerms {
+        dry_run,
+        acknowledged: until,
+        slowest: Some("kafka".into()),
+        ..ReapTerms::default()
+    };
+    tree.put("k", "v").await.expect("written");
+    tree.delete("k").await.expect("deleted");
+    let first = tree.0.applied.state.read().next_lsn;
+    let terms = acknowledged(Lsn::ZERO, false);
+    assert_eq!(tree.reap(&terms).await.expect("reaped").gone.total(), 0, "the end is remembered");
+    tree.put("other", "v").await.expect("written");
+    // Who only asks, and who is kept from it by a reader, does not move what is waited for.
+    let asked = tree.reap(&acknowledged(first, true)).await.expect("asked");
+    assert_eq!((asked.gone.total(), asked.left.tombstones), (0, 1));
+    let (_, reading) = tree.snapshot_header(1);
+    let read = tree.reap(&acknowledged(first, false)).await.expect("reaped");
+    assert_eq!((read.gone.total(), read.held_by), (0, ReapHold::Reading));
+    drop(reading);
+    let real = tree.reap(&acknowledged(first, false)).await.expect("reaped");
+    assert_eq!(real.gone.tombstones, 1, "{real:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_are_looked_at_again_when_more_may_go_or_a_deadline_has_passed_and_only_then() {
+    let (mut site, disk) = (site(11), MemDisk::new());
+    let tree = site.open(Arc::new(disk)).await.expect("opens");
+    alone(&tree);
+    let held = ReapTerms { unheard: Some("peer b".into()), ..ReapTerms::default() };
+    let old = tree.put("k", "v").await.expect("written");
+    let ttl = PutOptions::ttl(Duration::from_millis(10));
+    tree.put_with("short", "v", ttl).await.expect("written");
+    assert_eq!(reap(&tree).await, Graves::default());
+    // What never happens, to see that nobody looks: something dies that is older than what is reaped.
+    let grave = Entry::new(b"k", None, None, old, Lsn::ZERO);
+    tree.0.applied.state.write().overwrite(grave);
+    assert_eq!(tree.reap(&held).await.expect("reaped").gone, Graves::default(), "nothing has changed");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let both = Graves { tombstones: 1, expired: 1, ranges: 0 };
+    assert_eq!(tree.reap(&held).await.expect("reaped").gone, both, "a deadline has passed");
+    tree.delete("short").await.expect("deleted");
+    assert_eq!(reap(&tree).await.tombstones, 1, "more may go");
 }
 
 /// The log has the delete before the older write that loses against it. A snapshot that covers the first alone and is read

@@ -10,6 +10,7 @@ mod floors;
 mod giving;
 mod import;
 mod join;
+mod late;
 mod record;
 mod rescue;
 mod rules;
@@ -21,6 +22,7 @@ mod tests;
 
 pub(super) use book::SeedBook;
 pub use giving::{SEED_PIECE_BYTES, SeedReader};
+pub use late::LateRows;
 pub(super) use record::SeedRecord;
 pub use record::SeedWish;
 pub use staging::{Imported, Staging};

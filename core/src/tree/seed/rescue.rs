@@ -76,7 +76,7 @@ fn lost(pair: &Pair, rules: &Rules, theirs: &RangeTombstones, line: Hlc) -> Opti
     let partition = PartitionId::of(&pair.key, rules.partitions);
     let version = here.version;
     // What is reaped there was had, and is dead.
-    let had = version.hlc <= rules.theirs.reaped
+    let had = version.hlc <= rules.own_covered(&rules.theirs, partition)
         || pair.row.as_ref().is_some_and(|row| row.version >= version)
         || theirs.covering(&pair.key).is_some_and(|cut| cut.version >= version);
     if version.origin != rules.own || version.hlc > line || had || !rules.gone_back.contains(&partition) {

@@ -75,15 +75,27 @@ impl Rules {
         if version.origin != self.own {
             return side.frontier.get(version.origin) >= version.hlc;
         }
-        let partition = PartitionId::of(key, self.partitions);
-        if self.gone_back.contains(&partition) {
-            // The two sides do not mean the same writes by their marks. But up to where a side has reaped it had everything
-            // that was written before this log went back, and here nothing is reaped of what was written after.
-            return version.hlc <= side.reaped;
-        }
-        let marks = side.watermarks.origin(self.own);
-        marks.is_some_and(|marks| version.hlc <= marks.get(partition).hlc)
+        version.hlc <= self.own_covered(side, PartitionId::of(key, self.partitions))
     }
+
+    /// Up to which HLC a side has, or had, every write of this cluster in a partition.
+    pub(super) fn own_covered(&self, side: &Progress, partition: PartitionId) -> Hlc {
+        let marks = side.watermarks.origin(self.own);
+        let known = marks.map_or(Hlc::ZERO, |marks| marks.get(partition).hlc);
+        if !self.gone_back.contains(&partition) {
+            return known;
+        }
+        // The two sides do not mean the same writes by their marks. But up to where a side has reaped it had everything
+        // that was written before this log went back, and here nothing is reaped of what was written after. That ends
+        // with the last write that the side knows: what is written after, by a clock that is slow, it never had.
+        side.reaped.min(known)
+    }
+}
+
+/// Whether a live row of a seed that is not here comes too late, as a record would: nothing waited for its origin when
+/// the dead were reaped here, so it may have been deleted.
+pub(super) fn comes_too_late(mine: &Progress, own: OriginTag, version: Version) -> bool {
+    version.origin != own && version.hlc <= mine.reaped && version.hlc > mine.frontier.get(version.origin)
 }
 
 /// What is applied once both are joined: of each partition the mark that reaches further.

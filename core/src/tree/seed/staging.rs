@@ -49,6 +49,7 @@ pub trait Staging: Send {
     ///
     /// # Errors
     /// `Corrupt` when the bytes are not what was sent, `Conflict` when a log is known here under another incarnation,
+    /// or, with [`LateRows`](super::late::LateRows), when it might bring back what is forgotten here,
     /// `Refused` when the giver's clock is too far ahead, `Unavailable` when it cannot be stored. Nothing has changed.
     async fn import(self: Box<Self>) -> Result<Imported, Error>;
 }

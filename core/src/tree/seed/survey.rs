@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use super::late::LateRows;
+use super::rules::comes_too_late;
 use crate::causal::{VersionVector, Watermarks};
 use crate::error::{Error, ErrorKind};
-use crate::id::{Hlc, Incarnation, Lsn, OriginTag};
+use crate::id::{Hlc, Incarnation, Lsn, OriginTag, Version};
 use crate::record::FormatError;
 use crate::tree::Tree;
 use crate::tree::image::RangeImage;
 use crate::tree::ranges::RangeTombstones;
-use crate::tree::snapshot::{SnapshotFault, SnapshotFile, SnapshotHeader, SnapshotName};
+use crate::tree::snapshot::{EntryView, SnapshotFault, SnapshotFile, SnapshotHeader, SnapshotName};
 use crate::tree::target::Progress;
 
 /// What a seed holds besides its rows.
@@ -21,6 +23,8 @@ pub(super) struct Theirs {
     /// The highest HLC of anything in it.
     pub(super) newest: Hlc,
     pub(super) rows: u64,
+    /// The first row that comes too late, and how many do.
+    late: Option<(Version, u64)>,
 }
 
 impl Tree {
@@ -28,10 +32,18 @@ impl Tree {
     pub(super) async fn survey(&self) -> Result<(Arc<SnapshotFile>, Theirs), Error> {
         let (disk, dir) = (self.0.seeds.disk.clone(), self.seed_dir());
         let (own, known) = (self.0.identity.origin(), self.0.identity.incarnation);
+        let applied = self.0.applied.clone();
         let surveyed = self.0.tasks.blocking(move || {
+            // Nothing is reaped while a seed is wanted, and no page is applied: it stays what it is.
+            let mine = applied.state.read().progress.clone();
+            let late = |row: &EntryView<'_>| {
+                row.value.is_some()
+                    && comes_too_late(&mine, own, row.version)
+                    && applied.state.read().find(row.key).is_none()
+            };
             let file = SnapshotFile::open(disk.as_ref(), &dir, SnapshotName::new(0))?;
             let mut theirs = Theirs::of(&file.header, own, known);
-            theirs.read_through(&file, own)?;
+            theirs.read_through(&file, own, late)?;
             Ok::<_, SnapshotFault>((Arc::new(file), theirs))
         });
         let (file, theirs) = surveyed.await?.map_err(|fault| self.unusable(&fault))?;
@@ -54,6 +66,12 @@ impl Tree {
                 );
                 return Err(Error::new(ErrorKind::Conflict, said));
             }
+        }
+        if let Some((first, rows)) = theirs.late {
+            let reaped = self.0.applied.state.read().progress.reaped;
+            let late = LateRows { origin: self.origin_name(first.origin), rows, reaped };
+            let said = format!("a seed of {} is not taken", self.0.identity.tree);
+            return Err(Error::new(ErrorKind::Conflict, said).with_source(late));
         }
         match self.0.clock.excess_skew(theirs.newest) {
             None => Ok(()),
@@ -96,11 +114,17 @@ impl Theirs {
             cuts,
             newest: header.clock,
             rows: 0,
+            late: None,
         }
     }
 
-    /// Checks every row, and takes note of what they show of every origin.
-    fn read_through(&mut self, file: &SnapshotFile, own: OriginTag) -> Result<(), SnapshotFault> {
+    /// Checks every row, and takes note of what they show of every origin, and which come too late.
+    fn read_through(
+        &mut self,
+        file: &SnapshotFile,
+        own: OriginTag,
+        is_late: impl Fn(&EntryView<'_>) -> bool,
+    ) -> Result<(), SnapshotFault> {
         let mut last: Option<Vec<u8>> = None;
         for index in 0..file.chunks() {
             file.read(index..index + 1, |chunk| {
@@ -113,6 +137,9 @@ impl Theirs {
                     self.observed.raise(entry.version.origin, entry.version.hlc);
                     self.newest = self.newest.max(entry.version.hlc);
                     self.rows += 1;
+                    if is_late(&entry) {
+                        self.late.get_or_insert((entry.version, 0)).1 += 1;
+                    }
                 }
                 Ok(())
             })?;

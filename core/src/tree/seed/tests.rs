@@ -1,12 +1,19 @@
 //! Claims about what becomes of a key when a seed is joined with what is here.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::rules::{Choice, Rules, Stand, joined};
+use super::rules::{Choice, Rules, Stand, comes_too_late, joined};
+use super::{Imported, LateRows, SeedReader};
 use crate::causal::{OriginMarks, Watermark, Watermarks};
-use crate::id::{Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, Version};
+use crate::disk::MemDisk;
+use crate::error::{Error, ErrorKind};
+use crate::id::{ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, Version};
 use crate::tree::ranges::{Cut, RangeTombstones};
 use crate::tree::target::Progress;
+use crate::tree::tests::{Site, ready_groups};
+use crate::tree::{ApplyTarget, Members, ReapTerms, Tree};
 
 const ME: OriginTag = OriginTag::new(1);
 const GIVER: OriginTag = OriginTag::new(2);
@@ -101,6 +108,62 @@ fn a_write_of_this_cluster_above_the_givers_watermark_is_never_dead() {
     assert_eq!(rules.resolve(KEY, live(ME, 21), None), Choice::Here);
     assert_eq!(rules.resolve(KEY, None, live(ME, 10)), Choice::Nothing, "it died here");
     assert_eq!(rules.resolve(KEY, None, live(ME, 11)), Choice::Row);
+    // It is complete beyond what it knows of the old log: what is written here since, by a slow clock, it never had.
+    rules.theirs.reaped = Hlc::new(35);
+    assert_eq!(rules.resolve(KEY, live(ME, 20), None), buried(ME, 20));
+    assert_eq!(rules.resolve(KEY, live(ME, 21), None), Choice::Here);
+}
+
+#[test]
+fn what_nothing_waited_for_comes_too_late() {
+    let mut mine = progress(&[(THIRD, 10), (ME, 45)], (8, 40));
+    mine.reaped = Hlc::new(30);
+    assert!(comes_too_late(&mine, ME, version(GIVER, 30)), "nothing of it was heard");
+    assert!(!comes_too_late(&mine, ME, version(GIVER, 31)), "newer than all that is forgotten");
+    assert!(comes_too_late(&mine, ME, version(THIRD, 11)), "sealed out when it was complete up to 10");
+    assert!(!comes_too_late(&mine, ME, version(THIRD, 10)), "covered, so it is not taken in any case");
+    assert!(!comes_too_late(&mine, ME, version(ME, 30)), "own writes are measured by their marks");
+}
+
+async fn seed(to: &Tree, from: &Tree) -> Result<Imported, Error> {
+    let mut reader = from.give_seed().expect("given");
+    let mut staging = to.stage_seed().await.expect("staged");
+    while let Some(piece) = reader.next().await.expect("read") {
+        staging.write(piece).await.expect("staged");
+    }
+    staging.import().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn f45_a_seed_does_not_bring_back_what_is_forgotten_here_and_nothing_of_it_is_taken() {
+    let [mut here, mut there, mut away] = [("a", 1), ("b", 2), ("z", 3)].map(|(name, n)| Site::new(name, n));
+    let tree = here.open(Arc::new(MemDisk::new())).await.expect("opens");
+    let giver = there.open(Arc::new(MemDisk::new())).await.expect("opens");
+    let other = away.open(Arc::new(MemDisk::new())).await.expect("opens");
+    let (b, z) = (ClusterId::new("b").expect("a name"), ClusterId::new("z").expect("a name"));
+    other.put("k", "old").await.expect("written");
+    giver.enroll(&z, other.identity().incarnation).await.expect("enrolled");
+    giver.apply(ready_groups(&other).await).await.expect("applied");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    giver.put("more", "of the giver").await.expect("written");
+    // Nobody here waits for z.
+    tree.declare_members(Members::default());
+    tree.delete("k").await.expect("deleted");
+    assert_eq!(tree.reap(&ReapTerms::default()).await.expect("reaped").gone.tombstones, 1);
+    for (name, origin) in [(&b, &giver), (&z, &other)] {
+        tree.enroll(name, origin.identity().incarnation).await.expect("enrolled");
+    }
+    let before = tree.progress();
+    let refused = seed(&tree, &giver).await.expect_err("it might bring k back");
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    let late = std::error::Error::source(&refused).and_then(|cause| cause.downcast_ref::<LateRows>());
+    assert_eq!(late, Some(&LateRows { origin: "z".to_owned(), rows: 1, reaped: before.reaped }));
+    assert_eq!((tree.get("k"), tree.get("more"), tree.progress()), (None, None, before));
+    // The way out that it names.
+    giver.put("k", "anew").await.expect("written");
+    seed(&tree, &giver).await.expect("taken");
+    assert_eq!(tree.get("k").map(|value| value.value), Some("anew".into()));
+    assert!(tree.get("more").is_some());
 }
 
 #[test]

@@ -60,6 +60,11 @@ impl State {
         }
     }
 
+    /// Whether an entry expires after one moment, and at another or before it.
+    pub(in crate::tree) fn expires_between(&self, after: u64, until: u64) -> bool {
+        self.deadlines.any_between(after, until)
+    }
+
     /// Takes out what may go of `most` slots, from one on; `expired_by` is when a deadline has passed. Answers the slot
     /// after, None at the end, and what went.
     pub(in crate::tree) fn reap_slots(
