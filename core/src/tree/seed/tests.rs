@@ -145,11 +145,12 @@ async fn f45_a_seed_does_not_bring_back_what_is_forgotten_here_and_nothing_of_it
     giver.enroll(&z, other.identity().incarnation).await.expect("enrolled");
     giver.apply(ready_groups(&other).await).await.expect("applied");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    giver.put("more", "of the giver").await.expect("written");
     // Nobody here waits for z.
     tree.declare_members(Members::default());
     tree.delete("k").await.expect("deleted");
     assert_eq!(tree.reap(&ReapTerms::default()).await.expect("reaped").gone.tombstones, 1);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    giver.put("more", "newer than all that is forgotten").await.expect("written");
     for (name, origin) in [(&b, &giver), (&z, &other)] {
         tree.enroll(name, origin.identity().incarnation).await.expect("enrolled");
     }
