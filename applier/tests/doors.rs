@@ -8,7 +8,8 @@ use tidewire_core::id::{Hlc, Incarnation, TreeName};
 use tidewire_core::transport::wire::{Frame, Heartbeat, Page, frame::Body};
 use tidewire_core::tree::ApplyTarget;
 
-use crate::rig::{Here, Last, hello, name, origin, settle, soon, tree};
+use crate::origin::MemOrigin;
+use crate::rig::{Caller, Here, Last, hello, name, origin, settle, soon, tree};
 
 #[tokio::test(start_paused = true)]
 async fn f52_strangers_are_refused_with_a_reason_and_cost_nothing() {
@@ -138,9 +139,8 @@ async fn f53_two_copies_are_both_refused_until_the_peer_is_added_again() {
     here.check();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_removed_peer_is_cut_off_and_what_waited_of_it_is_dropped() {
-    let here = Here::open(Settings::default()).await;
+/// A peer that has brought what waits for another one.
+async fn waiting(here: &Here) -> (MemOrigin, MemOrigin, Caller) {
     let (mut x, mut y) = (origin("x"), origin("y"));
     y.commit(&[&["b"]]);
     x.see(&y);
@@ -148,6 +148,13 @@ async fn a_removed_peer_is_cut_off_and_what_waited_of_it_is_dropped() {
     let mut caller = here.call(&x).await;
     caller.page(&x, 0, 1).await;
     settle().await;
+    (x, y, caller)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_peer_is_cut_off_and_what_waited_of_it_is_dropped() {
+    let here = Here::open(Settings::default()).await;
+    let (x, y, mut caller) = waiting(&here).await;
     assert!(here.status("x").lag.bytes > 0);
     here.server.remove(&name("x")).await;
     assert_eq!(caller.ended().await.1.kind(), "unknown_peer");
@@ -262,13 +269,7 @@ async fn an_order_to_begin_anew_clears_a_tripped_link_and_two_copies() {
 #[tokio::test(start_paused = true)]
 async fn a_paused_peer_is_sent_away_until_it_is_resumed_and_what_has_come_goes_on() {
     let here = Here::open(Settings::default()).await;
-    let (mut x, mut y) = (origin("x"), origin("y"));
-    y.commit(&[&["b"]]);
-    x.see(&y);
-    x.commit(&[&["a"]]);
-    let mut caller = here.call(&x).await;
-    caller.page(&x, 0, 1).await;
-    settle().await;
+    let (x, y, mut caller) = waiting(&here).await;
     here.server.pause(&name("x"));
     assert_eq!(caller.ended().await.1.kind(), "paused");
     let refusal = here.hello(&x, 7).await.unwrap_err();

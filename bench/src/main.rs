@@ -11,6 +11,7 @@ mod failure;
 mod figures;
 mod latencies;
 mod load;
+mod machine;
 mod perform;
 mod plan;
 mod reading;
@@ -87,7 +88,7 @@ fn main() -> Outcome<()> {
         log_gib: args.log_gib,
     };
     let scenarios = if args.scenarios.is_empty() { Scenario::ALL.to_vec() } else { args.scenarios.clone() };
-    let mut report = Report { machine: machine(), ..Report::default() };
+    let mut report = Report { machine: machine::machine(), ..Report::default() };
     let began = Instant::now();
     let mut markdown = report.machine.join("; ") + "\n";
     print!("{markdown}");
@@ -108,18 +109,4 @@ fn main() -> Outcome<()> {
         std::fs::write(path, markdown)?;
     }
     Ok(())
-}
-
-/// What it ran on, as far as the system says.
-fn machine() -> Vec<String> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo").lines().find_map(|line| {
-        line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned())
-    });
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    vec![
-        format!("{cores} cores, {}", cpu.unwrap_or_else(|| "processor unknown".to_owned())),
-        format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
-        format!("load before: {}", read("/proc/loadavg").trim()),
-    ]
 }

@@ -5,9 +5,11 @@ mod failure;
 #[path = "../../../tidewire/src/local/quartiles.rs"]
 mod figures;
 mod http;
+mod jars;
 mod kind;
 mod limits;
 mod live;
+#[path = "../../src/machine.rs"]
 mod machine;
 mod measure;
 mod ports;
@@ -131,7 +133,7 @@ async fn run(args: &Args) -> Outcome<()> {
     let kit = Kit {
         tidewire: std::path::absolute(&args.tidewire)?,
         nats_server: args.nats_server.clone(),
-        kafka_jars: args.kafka_jars.clone().unwrap_or_else(|| machine::kafka_jars(&version)),
+        kafka_jars: args.kafka_jars.clone().unwrap_or_else(|| jars::kafka_jars(&version)),
         dir: dir.path().to_owned(),
     };
     let mut report = Report { machine: machine::machine(), ..Report::default() };

@@ -56,7 +56,6 @@ impl Keeper {
             dry_run: false,
             may_snapshot: urgent,
             wal_retention: Some(self.limits.wal_retention).filter(|age| *age > Duration::ZERO),
-            parked: None,
         };
         let report = match collect(&self.tree, &self.registry, options).await {
             Ok(report) => report,

@@ -6,7 +6,7 @@ use super::report::GcReport;
 use super::retention::{Holder, Retention};
 use crate::cursors::Registry;
 use crate::error::Error;
-use crate::id::{Hlc, Lsn};
+use crate::id::Lsn;
 use crate::tree::{LogView, ReapTerms, Tree};
 
 /// How a pass is made.
@@ -18,8 +18,6 @@ pub struct PassOptions {
     pub may_snapshot: bool,
     /// What is older than this may go though a consumer needs it.
     pub wal_retention: Option<Duration>,
-    /// The lowest HLC of writes that could not be applied and are kept aside: nothing that they might meet is reaped.
-    pub parked: Option<Hlc>,
 }
 
 /// Lets a tree's log forget what nobody needs any more, and its state what is dead for good, and reports. A dry run changes nothing.
@@ -29,7 +27,7 @@ pub struct PassOptions {
 /// # Errors
 /// When positions cannot be stored or read: then nothing is trimmed. When the log cannot be trimmed.
 pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> Result<GcReport, Error> {
-    let PassOptions { dry_run, may_snapshot, wal_retention, parked } = options;
+    let PassOptions { dry_run, may_snapshot, wal_retention } = options;
     if !dry_run {
         registry.flush().await?;
     }
@@ -66,7 +64,6 @@ pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> 
             Holder::Nobody | Holder::Checkpoint | Holder::Age | Holder::DeadLetters => None,
         },
         unheard: registry.unheard(),
-        parked,
     };
     let reaping = tree.reap(&terms).await?;
     let bytes_after = |lsn: Lsn| LogView::bytes_after(tree, lsn);

@@ -205,6 +205,19 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
+    fn walked<'k>(index: &KeyIndex, key: impl Fn(u32) -> &'k [u8]) -> Vec<u32> {
+        let mut found = Vec::new();
+        index.walk(
+            key,
+            |_| false,
+            |slot| {
+                found.push(slot);
+                true
+            },
+        );
+        found
+    }
+
     #[test]
     fn a_sweep_leaves_out_what_was_gone_when_it_began_whatever_happens_in_between() {
         for seed in 0..40 {
@@ -231,18 +244,9 @@ mod tests {
                 }
             }
             index.settle(key);
-            let mut found = Vec::new();
-            index.walk(
-                key,
-                |_| false,
-                |slot| {
-                    found.push(slot);
-                    true
-                },
-            );
             let mut wanted: Vec<u32> = (0..added).filter(|slot| !gone(*slot)).collect();
             wanted.sort_by_key(|slot| &keys[*slot as usize]);
-            assert!(found == wanted, "seed {seed}");
+            assert!(walked(&index, key) == wanted, "seed {seed}");
         }
     }
 
@@ -267,16 +271,7 @@ mod tests {
             }
             let mut wanted: Vec<u32> = (0..keys.len() as u32).collect();
             wanted.sort_by_key(|slot| &keys[*slot as usize]);
-            let mut found = Vec::new();
-            index.walk(
-                key,
-                |_| false,
-                |slot| {
-                    found.push(slot);
-                    true
-                },
-            );
-            assert!(found == wanted, "seed {seed}");
+            assert!(walked(&index, key) == wanted, "seed {seed}");
             assert!(
                 index.runs.windows(2).all(|pair| pair[0].len() > pair[1].len() * 2),
                 "seed {seed}: few runs"

@@ -23,7 +23,7 @@ impl Cluster {
         })?;
         let _turn = consumers.collecting.lock().await;
         let wal_retention = Some(self.0.limits.wal_retention).filter(|age| *age > Duration::ZERO);
-        let options = PassOptions { dry_run, may_snapshot: true, wal_retention, parked: None };
+        let options = PassOptions { dry_run, may_snapshot: true, wal_retention };
         gc::collect(&consumers.tree, &consumers.registry, options).await
     }
 

@@ -23,8 +23,6 @@ pub struct ReapTerms {
     pub slowest: Option<String>,
     /// A peer that must be heard first: whether this log went back to an older copy, only peers can tell.
     pub unheard: Option<String>,
-    /// The lowest HLC of what could not be applied and is kept aside.
-    pub parked: Option<Hlc>,
 }
 
 /// What is remembered between passes.
@@ -78,7 +76,7 @@ impl Tree {
         // Within the lock of the state: whoever becomes known as a member later finds what is decided here, and is
         // measured by it before a record of it is taken.
         let mut state = self.0.applied.state.write();
-        let Some((hold, complete)) = self.complete(&state, terms, closed, age) else {
+        let Some((hold, complete)) = self.complete(&state, closed, age) else {
             return (ReapHold::Undeclared, Hlc::ZERO);
         };
         if self.0.seeds.wish().is_some() || !self.0.seeds.holes().is_empty() {
@@ -109,13 +107,7 @@ impl Tree {
 
     /// Up to which HLC everything is applied that may ever come, and who has no more; None while nobody knows who takes
     /// part.
-    fn complete(
-        &self,
-        state: &State,
-        terms: &ReapTerms,
-        closed: Hlc,
-        age: Option<Hlc>,
-    ) -> Option<(ReapHold, Hlc)> {
+    fn complete(&self, state: &State, closed: Hlc, age: Option<Hlc>) -> Option<(ReapHold, Hlc)> {
         let (own, frontier) = (self.0.identity.origin(), &state.progress.frontier);
         let origins = self.members()?.into_iter().map(|(origin, name)| {
             // The own promise counts what has its HLC already and is not applied yet.
@@ -123,7 +115,7 @@ impl Tree {
             (ReapHold::Origin(name), frontier.get(origin).max(promised))
         });
         // What is parked as a dead letter may still be applied.
-        let parked = state.parked.lowest_hlc().into_iter().chain(terms.parked).min();
+        let parked = state.parked.lowest_hlc();
         let parked = parked.map(|parked| (ReapHold::Parked, Hlc::new(parked.get().saturating_sub(1))));
         let age = age.map(|age| (ReapHold::Age, age));
         origins.chain(age).chain(parked).min_by_key(|(_, hlc)| *hlc)
@@ -192,8 +184,8 @@ impl Tree {
 }
 
 impl Default for ReapTerms {
-    /// Nobody reads the log, and nothing is kept aside.
+    /// Nobody reads the log.
     fn default() -> Self {
-        Self { dry_run: false, acknowledged: Lsn::new(u64::MAX), slowest: None, unheard: None, parked: None }
+        Self { dry_run: false, acknowledged: Lsn::new(u64::MAX), slowest: None, unheard: None }
     }
 }

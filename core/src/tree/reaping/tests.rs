@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{Graves, ReapHold, ReapTerms};
 use crate::disk::MemDisk;
-use crate::id::{ClusterId, Hlc, Lsn};
+use crate::id::{ClusterId, Hlc, Incarnation, Lsn, Offset, PartitionId, Version};
+use crate::letters::{Fate, Letter, Parked, Stretch};
 use crate::random::Random;
 use crate::tree::entry::Entry;
 use crate::tree::tests::{Site, ready_groups};
@@ -20,6 +21,25 @@ fn lasting(tree: &Tree) -> Vec<Row> {
     let mut rows = tree.scan(b"", None, usize::MAX);
     rows.retain(|row| row.deadline_ms.is_none());
     rows
+}
+
+/// A write of another cluster that could not be applied.
+fn letter(version: Version) -> Letter {
+    Letter {
+        origin: ClusterId::new("b").expect("valid").tag(),
+        incarnation: Incarnation::new(1),
+        stretches: vec![Stretch { partition: PartitionId::new(0), first: Offset::ZERO, count: 1 }],
+        hlc: version.hlc,
+        bytes: bytes::Bytes::new(),
+        reason: "too large".into(),
+        first_seen_ms: 0,
+        lsn: Lsn::ZERO,
+        fate: Fate::Parked,
+    }
+}
+
+fn set_aside(tree: &Tree, letters: &[Letter]) {
+    tree.0.applied.state.write().parked = Parked::of(letters.iter());
 }
 
 async fn reap(tree: &Tree) -> Graves {
@@ -172,7 +192,9 @@ async fn readers_of_the_log_and_what_is_kept_aside_hold_the_dead() {
     assert_eq!(held(slow).await, ReapHold::Consumer("kafka".into()));
     let unheard = ReapTerms { unheard: Some("peer b".into()), ..ReapTerms::default() };
     assert_eq!(held(unheard).await, ReapHold::Unheard("peer b".into()));
-    assert_eq!(held(ReapTerms { parked: Some(deleted.hlc), ..ReapTerms::default() }).await, ReapHold::Parked);
+    set_aside(&tree, &[letter(deleted)]);
+    assert_eq!(held(ReapTerms::default()).await, ReapHold::Parked);
+    set_aside(&tree, &[]);
     let dry = ReapTerms { dry_run: true, ..ReapTerms::default() };
     held(dry).await;
     assert_eq!(tree.size().graves.tombstones, 1);

@@ -1,6 +1,4 @@
-//! What this runs on, and where its things are.
-
-use std::path::PathBuf;
+//! What this runs on.
 
 /// What it ran on, as far as the system says.
 pub fn machine() -> Vec<String> {
@@ -14,11 +12,4 @@ pub fn machine() -> Vec<String> {
         format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
         format!("load before: {}", read("/proc/loadavg").trim()),
     ]
-}
-
-/// Where `scripts/kafka mirror-jars` puts what it fetches.
-pub fn kafka_jars(version: &str) -> PathBuf {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home).unwrap_or_default();
-    cache.join("tidewire").join(format!("kafka-{version}-mirror")).join("libs")
 }
