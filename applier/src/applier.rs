@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidewire_core::causal::VersionVector;
 use tidewire_core::error::Error;
-use tidewire_core::id::{ClusterId, OriginTag};
+use tidewire_core::id::{ClusterId, Hlc, OriginTag};
 use tidewire_core::letters::{Letter, RecordFault};
 use tidewire_core::record::ReadyGroup;
 use tidewire_core::tasks::Tasks;
@@ -25,11 +25,11 @@ use crate::canaries::Canaries;
 use crate::demand::Demands;
 use crate::faults::{Attempts, TRIES};
 use crate::gate::{Batch, Gate, page_cost};
-use crate::judging::{park_and_apply, tell_given_up};
+use crate::judging::{park_and_apply, tell_given_up, tell_taken};
+use crate::late::{LeftOut, take_late};
 use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, show_dead_letters, took};
 use crate::pause::Stall;
-use crate::port::{Ending, Port};
-use crate::refusal::RefusalKind;
+use crate::port::Port;
 use crate::seeding::{Import, Shown};
 use crate::settings::{BUSY, INBOX, RECHECK, RETRY, Settings};
 use crate::view::{Input, View};
@@ -54,6 +54,7 @@ struct Shared {
     stop: CancellationToken,
     seed: Shown,
     attempts: Attempts,
+    left_out: LeftOut,
 }
 
 /// The applier of one tree. Cheap to clone; clones are the same applier.
@@ -92,6 +93,7 @@ impl Applier {
             stop: tasks.stop_token().child_token(),
             seed: Shown::default(),
             attempts: Attempts::default(),
+            left_out: LeftOut::default(),
             identity,
         });
         let identity = &shared.identity;
@@ -125,6 +127,9 @@ impl Applier {
         &self.0.attempts
     }
 
+    pub(crate) fn left_out(&self) -> &LeftOut {
+        &self.0.left_out
+    }
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }
@@ -149,6 +154,10 @@ impl Applier {
     /// The series of a peer, which exist from here on.
     pub(crate) fn peer_metrics(&self, peer: &ClusterId) -> PeerMetrics {
         self.0.metrics.peer(&self.0.identity.tree, peer)
+    }
+
+    pub(crate) fn forget_peer_metrics(&self, peer: &ClusterId) {
+        self.0.metrics.forget(&self.0.identity.tree, peer);
     }
 
     /// The name of an origin, as far as it is known here.
@@ -217,7 +226,7 @@ impl Applier {
         self.0.seed.lock().clone()
     }
 
-    /// Drops what waits of origins that no session brings any more. When it returns, nothing of them is applied any more.
+    /// Drops what waits of origins that no session brings. When it returns, nothing of them is applied any more.
     pub(crate) async fn forget(&self, origins: Vec<OriginTag>) {
         let (done, forgotten) = oneshot::channel();
         // An applier that has ended holds nothing.
@@ -284,7 +293,7 @@ impl Runner {
                 continue;
             }
             match self.apply(batch.letters(), groups).await {
-                Ok(_) => {
+                Ok(()) => {
                     self.applied(&batch);
                     pause = RETRY.0;
                     drop(batch);
@@ -316,7 +325,7 @@ impl Runner {
         }
     }
 
-    /// Hands groups to the tree. If that takes long, the log is saturated or slow, and peers are asked to pause.
+    /// Hands groups to the tree. If that takes long, the log is saturated, and peers are asked to pause.
     async fn apply(&mut self, letters: Vec<Letter>, groups: Vec<ReadyGroup>) -> Result<(), Error> {
         let target = self.shared.target.clone();
         let mut applied = Box::pin(park_and_apply(&*target, letters, groups));
@@ -351,10 +360,10 @@ impl Runner {
             imported = staging.import() => imported,
         };
         if let Ok(imported) = &imported {
-            let identity = &self.shared.identity;
-            self.gate = Gate::new(identity.partitions, identity.consistency);
+            let TreeIdentity { tree, partitions, consistency, .. } = &self.shared.identity;
+            self.gate = Gate::new(*partitions, *consistency);
             self.seeds += 1;
-            self.shared.metrics.seeded(&identity.tree, imported);
+            self.shared.metrics.seeded(tree, imported);
             self.publish(false);
         }
         let _gone = answer.send(imported);
@@ -373,14 +382,21 @@ impl Runner {
             }
             Message::From(port, input) => (port, input),
         };
+        let mut applied = self.shared.target.progress();
         if port.has_ended() || !port.is_of(self.seeds) {
             return;
         }
-        let applied = self.shared.target.progress();
         let (origin, taken) = match input {
-            Input::Page(page, permit, letters) => {
+            Input::Page(page, permit, mut letters) => {
                 let (origin, id) = (page.origin, page.id);
                 self.demands.came(origin, origin == port.peer.tag(), Instant::now());
+                let late = self.gate.late(&page, &applied);
+                if origin != port.peer.tag() && !late.is_empty() {
+                    if !take_late(&Applier(self.shared.clone()), &port, &applied, &mut letters, late) {
+                        return;
+                    }
+                    applied.reaped = Hlc::ZERO;
+                }
                 let taken = self.gate.admit(page, permit, &applied, Instant::now());
                 if taken.is_ok() {
                     self.gate.blame(letters);
@@ -398,19 +414,7 @@ impl Runner {
                 (heartbeat.origin, taken)
             }
         };
-        let origins = self.shared.origins.lock();
-        let metrics = origins.get(&origin).map(|(_, metrics)| metrics);
-        match taken {
-            Ok(duplicates) => {
-                metrics.inspect(|metrics| _ = metrics.duplicates.inc_by(duplicates));
-            }
-            Err(refusal) => {
-                if refusal.kind == RefusalKind::Gap {
-                    metrics.inspect(|metrics| _ = metrics.gaps.inc());
-                }
-                port.end(Ending::Refused(refusal));
-            }
-        }
+        tell_taken(&self.shared.origins, &port, origin, taken);
     }
 
     fn applied(&mut self, batch: &Batch) {
@@ -441,8 +445,8 @@ impl Runner {
         let arrived = self.canaries.arrived(&progress.frontier);
         took(&self.shared.origins.lock(), self.shared.target.wall_millis(), arrived);
         let waiting = self.gate.waiting(&self.shared.target.visible());
-        let Shared { identity, metrics, origins, .. } = &*self.shared;
-        metrics.show(identity, &origins.lock(), &waiting, &progress.frontier);
+        let Shared { identity, origins, .. } = &*self.shared;
+        self.shared.metrics.show(identity, &origins.lock(), &waiting, &progress.frontier);
         let wanted = self.demands.look(waiting.iter(), Instant::now());
         let (stalled, seeds) = (self.stalled.clone(), self.seeds);
         self.shared.view.set(Arc::new(View { progress, waiting, wanted, stalled, closed, seeds }));

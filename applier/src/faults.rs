@@ -12,6 +12,7 @@ use tidewire_core::id::{Dot, Hlc, Incarnation, Lsn, Offset, PartitionId};
 use tidewire_core::letters::{Fate, Letter, Stretch};
 use tidewire_core::record::{Block, RecordView};
 
+use crate::late::TOO_LATE;
 use crate::refusal::RefusalKind;
 
 /// How many times the peer sends it before it is parked.
@@ -80,6 +81,34 @@ pub(crate) fn of_dot(block: &Block, dot: Dot, reason: &str) -> Option<Letter> {
         }
     }
     None
+}
+
+/// A letter for each record of a block, not above `until` and not covered, that comes too late.
+pub(crate) fn late(
+    block: &Block,
+    incarnation: Incarnation,
+    until: Hlc,
+    covered: impl Fn(PartitionId) -> Offset,
+) -> Vec<Letter> {
+    let mut walk =
+        Walk { block, incarnation, offsets: block.runs().map(|run| (run.partition, run.first)).collect() };
+    let mut records = block.records();
+    let (all, mut letters) = (records.left(), Vec::new());
+    let mut left = all;
+    while let Some(Ok(record)) = records.next() {
+        let from = all - left;
+        left = records.left();
+        let partition = record.partition;
+        let Some(first) = walk.pass(partition) else { break };
+        if record.hlc > until {
+            break;
+        }
+        if first >= covered(partition) {
+            let stretches = vec![Stretch { partition, first, count: 1 }];
+            letters.push(walk.letter(stretches, record.hlc, from..all - left, TOO_LATE.to_owned()));
+        }
+    }
+    letters
 }
 
 fn fault(record: &RecordView<'_>, partitions: u16, max_record_bytes: usize) -> Option<(RefusalKind, String)> {

@@ -87,7 +87,6 @@ impl Batch {
     pub(crate) fn ready(&self) -> Vec<ReadyGroup> {
         self.groups.iter().map(|held| held.group.clone()).collect()
     }
-
     /// What is to be parked before the groups are applied.
     pub(crate) fn letters(&self) -> Vec<Letter> {
         self.groups.iter().flat_map(|held| &held.letters).cloned().collect()
@@ -127,7 +126,6 @@ impl Batch {
         let blocks = self.blocks + held.group.blocks.len() <= MAX_GROUP_FRAMES;
         self.groups.is_empty() || bytes && blocks
     }
-
     fn holds(&self, origin: OriginTag) -> bool {
         self.groups.iter().any(|held| held.group.origin == origin)
     }
@@ -212,6 +210,15 @@ impl Gate {
         }
         queue.closed = closed;
         Ok(duplicates)
+    }
+
+    /// A letter for each record of a page that is not covered, and as old as what is reaped.
+    pub(crate) fn late(&self, page: &Page, applied: &Progress) -> Vec<Letter> {
+        let marks = self.queues.get(&page.origin).map(|queue| &queue.admitted);
+        let marks = marks.or_else(|| applied.watermarks.origin(page.origin));
+        let covered = |partition| marks.map_or(Offset::ZERO, |marks| marks.get(partition).next);
+        let old = page.blocks().filter(|block| block.first_hlc() <= applied.reaped);
+        old.flat_map(|block| faults::late(block, page.incarnation, applied.reaped, covered)).collect()
     }
 
     /// Notes what of the groups that wait can never be applied.
@@ -419,9 +426,7 @@ impl Held {
         let bytes = group.blocks.iter().map(|(block, _)| block.bytes().len() as u64).sum();
         Self { group, deps, bytes, since, given_up: false, letters: Vec::new(), _permit: permit }
     }
-}
 
-impl Held {
     /// How many of its records count.
     fn records(&self) -> u64 {
         self.group.blocks.iter().map(|(block, skip)| u64::from(block.count()) - u64::from(*skip)).sum()

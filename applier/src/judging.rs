@@ -3,7 +3,7 @@
 
 use parking_lot::Mutex;
 use tidewire_core::error::{Error, ErrorKind};
-use tidewire_core::id::ClusterId;
+use tidewire_core::id::{ClusterId, OriginTag};
 use tidewire_core::letters::Letter;
 use tidewire_core::tree::{ApplyTarget, ReadyGroup};
 
@@ -11,6 +11,7 @@ use crate::applier::Applier;
 use crate::faults::{Fault, TRIES};
 use crate::gate::GaveUp;
 use crate::metrics::Origins;
+use crate::port::{Ending, Port};
 use crate::refusal::{Refusal, RefusalKind};
 
 /// Decides about a page with records that can never be applied: what to park of it.
@@ -55,6 +56,28 @@ pub(crate) async fn park_and_apply(
         target.park(letters).await?;
     }
     target.apply(groups).await.map(drop)
+}
+
+/// Counts what was taken of an origin, or ends the session over which it came.
+pub(crate) fn tell_taken(
+    origins: &Mutex<Origins>,
+    port: &Port,
+    origin: OriginTag,
+    taken: Result<u64, Refusal>,
+) {
+    let origins = origins.lock();
+    let metrics = origins.get(&origin).map(|(_, metrics)| metrics);
+    match taken {
+        Ok(duplicates) => {
+            metrics.inspect(|metrics| _ = metrics.duplicates.inc_by(duplicates));
+        }
+        Err(refusal) => {
+            if refusal.kind == RefusalKind::Gap {
+                metrics.inspect(|metrics| _ = metrics.gaps.inc());
+            }
+            port.end(Ending::Refused(refusal));
+        }
+    }
 }
 
 /// Says that records of an origin are applied without what they depend on.

@@ -47,6 +47,7 @@ mod gate;
 mod held;
 mod hello;
 mod judging;
+mod late;
 mod link;
 mod metrics;
 mod orders;

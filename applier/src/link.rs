@@ -90,6 +90,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
     };
     let taken = origins.keys().filter(|origin| **origin != peer.tag()).map(|origin| origin.get()).collect();
     port.carry(origins.clone());
+    slot.leaves_out(&caller.forwarded, &refused);
     if let Err(refusal) = enrolled.and_then(|()| server.enter(&caller, &slot, &port)) {
         tracing::warn!(%tree, %peer, %refusal, "link refused");
         slot.refused(&refusal);
@@ -179,6 +180,7 @@ async fn enroll_forwarded(
     for (name, incarnation) in forwarded {
         let refusal = match applier.target().enroll(name, *incarnation).await {
             _ if let Some(refusal) = server.sealed(name) => refusal,
+            Ok(()) if let Some(refusal) = applier.left_out().refusal(name, applier.target()) => refusal,
             _ if *name == applier.identity().cluster => {
                 let detail = format!("{name} is this cluster itself: its records never come back");
                 Refusal::new(RefusalKind::OwnOrigin, detail)

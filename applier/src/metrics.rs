@@ -190,6 +190,17 @@ impl ApplierMetrics {
         }
     }
 
+    /// Shows nothing of a peer any more that is let in no more; what was counted stays.
+    pub(crate) fn forget(&self, tree: &TreeName, peer: &ClusterId) {
+        let labels: Labels = vec![("tree", tree.to_string()), ("peer", peer.to_string())];
+        let mut directed = labels.clone();
+        directed.push(("direction", "receive".to_owned()));
+        self.paused.remove(&directed);
+        for gauges in [&self.lag_entries, &self.lag_bytes, &self.lag_seconds] {
+            gauges.remove(&labels);
+        }
+    }
+
     /// The series of a peer in a tree, at zero if they are new.
     pub(crate) fn peer(&self, tree: &TreeName, peer: &ClusterId) -> PeerMetrics {
         let labels: Labels = vec![("tree", tree.to_string()), ("peer", peer.to_string())];

@@ -173,6 +173,7 @@ impl Server {
                 let others = state.peers.values().filter_map(|other| other.slots.get(tree));
                 let brought: BTreeSet<OriginTag> = others.flat_map(|slot| slot.carried()).collect();
                 origins.retain(|origin| !brought.contains(origin));
+                state.trees.get(tree).inspect(|applier| applier.forget_peer_metrics(peer));
                 forgotten.extend(state.trees.get(tree).map(|applier| (applier.clone(), origins)));
             }
             forgotten

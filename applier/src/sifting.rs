@@ -48,7 +48,7 @@ fn too_late(first: Hlc, reaped: Hlc) -> Refusal {
     Refusal::new(
         RefusalKind::Reaped,
         format!(
-            "a record at {first} comes too late: what was deleted up to {reaped} is forgotten here, and it might bring it back. Its origin did not take part then. Let it begin again with an empty tree under a new name, be seeded, and write anew what it alone has; until then seal it out here (tidewire peers seal), or what else comes over this link waits for it"
+            "a record at {first} comes too late: what was deleted up to {reaped} is forgotten here, and it might bring it back. Its origin did not take part then. Let it begin again with an empty tree under a new name, be seeded, and write anew what it alone has; until then seal it out here (tidewire peers seal), or all that comes over its link waits for it"
         ),
     )
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidewire_core::id::{BootId, ClusterId, Offset, OriginTag, PartitionId};
+use tidewire_core::id::{BootId, ClusterId, Incarnation, Offset, OriginTag, PartitionId};
+use tidewire_core::transport::wire;
 use tokio::time::Instant;
 
 use crate::applier::Applier;
@@ -22,6 +23,8 @@ struct State {
     boots: Boots,
     live: Option<Arc<Port>>,
     refused: Option<Refusal>,
+    /// Which origins that it forwards the last session leaves out, and why.
+    left_out: Option<String>,
     wire: Tripwire,
     /// Where the records that the peer has for this cluster are known to end.
     tails: BTreeMap<(OriginTag, PartitionId), Offset>,
@@ -53,6 +56,7 @@ impl Slot {
             boots: Boots::default(),
             live: None,
             refused: None,
+            left_out: None,
             wire: Tripwire::default(),
             tails: BTreeMap::new(),
             last_page: None,
@@ -128,6 +132,16 @@ impl Slot {
             tracing::error!(peer = %self.peer, seconds = shut.as_secs(), "this cluster's own writes come back; the link is shut");
         }
         state.refused = Some(refusal.clone());
+    }
+
+    /// The next session leaves out some of what the peer forwards.
+    pub(crate) fn leaves_out(&self, forwarded: &[(ClusterId, Incarnation)], refused: &[wire::OriginRefusal]) {
+        let said = refused.iter().filter_map(|wire::OriginRefusal { origin, kind, detail }| {
+            let (name, _) = forwarded.iter().find(|(name, _)| name.tag().get() == *origin)?;
+            Some(format!("writes of {name} are not taken from {}: {kind}: {detail}", self.peer))
+        });
+        let said = said.collect::<Vec<_>>().join("; ");
+        self.state.lock().left_out = (!said.is_empty()).then_some(said);
     }
 
     /// Why no session is let in now, if the link is shut because of what came over it.
@@ -252,7 +266,7 @@ impl Slot {
             tree: applier.identity().tree.to_string(),
             direction: "receive",
             state: state_name,
-            reason,
+            reason: reason.or_else(|| state.left_out.clone()),
             lag: ReceiveLag { entries, bytes, seconds },
             waits_for,
             paused,

@@ -56,6 +56,7 @@ mod forward;
 mod handle;
 mod handshake;
 mod ledger;
+mod line;
 mod metrics;
 mod outbox;
 mod packing;

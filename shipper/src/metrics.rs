@@ -75,6 +75,17 @@ impl ShipperMetrics {
         }
     }
 
+    /// Shows nothing of a peer any more that it is not sent to; what was counted stays.
+    pub fn forget(&self, tree: &TreeName, peer: &ClusterId) {
+        let labels: Labels = vec![("tree", tree.to_string()), ("peer", peer.to_string())];
+        let mut directed = labels.clone();
+        directed.push(("direction", "send".to_owned()));
+        self.paused.remove(&directed);
+        for gauges in [&self.limited, &self.lag_entries, &self.lag_bytes, &self.lag_seconds, &self.left_out] {
+            gauges.remove(&labels);
+        }
+    }
+
     /// The series of a tree and a peer, at zero if they are new.
     pub(crate) fn peer(&self, tree: &TreeName, peer: &ClusterId) -> PeerMetrics {
         let labels: Labels = vec![("tree", tree.to_string()), ("peer", peer.to_string())];

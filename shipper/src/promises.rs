@@ -21,6 +21,8 @@ pub(crate) struct Promise {
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     due: BTreeMap<OriginTag, Promise>,
+    /// Those that every record before their tails has left ahead of, whatever else is open.
+    free: BTreeMap<OriginTag, Promise>,
     standing: Option<(Lsn, Progress)>,
     /// What was promised of other origins, or is known to the peer.
     known: VersionVector,
@@ -35,6 +37,23 @@ impl Promises {
     /// Takes over a promise that may leave behind every page so far. A later one of the same origin replaces it.
     pub(crate) fn make(&mut self, origin: OriginTag, promise: Promise) {
         self.due.insert(origin, promise);
+    }
+
+    /// Takes over what of an end of the log may leave at once, though the session has not taken the log over up to there:
+    /// where everything of an origin before its tails has left. `nothing` as in [`reach`](Self::reach).
+    pub(crate) fn free(
+        &mut self,
+        progress: &Progress,
+        nothing: impl Fn(OriginTag) -> Option<OriginMarks>,
+        has_left: impl Fn(OriginTag, &OriginMarks) -> bool,
+    ) {
+        let newer = |(origin, closed): &(OriginTag, Hlc)| *closed > self.known.get(*origin);
+        for (origin, closed) in progress.frontier.iter().filter(newer) {
+            let tails = progress.watermarks.origin(origin).cloned().or_else(|| nothing(origin));
+            if let Some(tails) = tails.filter(|tails| has_left(origin, tails)) {
+                self.free.insert(origin, Promise { closed, tails });
+            }
+        }
     }
 
     /// Takes over what holds at the end of the log. An earlier one that still waits stays: it is reached sooner.
@@ -56,12 +75,25 @@ impl Promises {
         }
     }
 
-    /// Gives out what is due, by origin.
+    /// Gives out what is due, by origin; everything that was taken over has left.
     pub(crate) fn take(&mut self) -> Vec<(OriginTag, Promise)> {
-        let due = std::mem::take(&mut self.due);
-        for (origin, promise) in &due {
+        let mut due = self.take_free();
+        for (origin, promise) in std::mem::take(&mut self.due) {
+            // A later one may have left before.
+            if promise.closed >= self.known.get(origin) {
+                self.known.raise(origin, promise.closed);
+                due.push((origin, promise));
+            }
+        }
+        due
+    }
+
+    /// Gives out what is due though something is open, by origin.
+    pub(crate) fn take_free(&mut self) -> Vec<(OriginTag, Promise)> {
+        let free = std::mem::take(&mut self.free);
+        for (origin, promise) in &free {
             self.known.raise(*origin, promise.closed);
         }
-        due.into_iter().collect()
+        free.into_iter().collect()
     }
 }

@@ -257,3 +257,30 @@ async fn an_origin_of_which_the_peer_was_not_told_ends_the_session_before_it_is_
     assert!(matches!(rig.offer().await, Err(ShipError::NewOrigin { origin, .. }) if origin == tag("e")));
     assert_eq!(rig.session.take_durable(), None, "the log before it is not given up");
 }
+
+#[tokio::test(start_paused = true)]
+async fn f02_a_promise_does_not_wait_for_an_open_wave_that_holds_nothing_it_claims() {
+    let mut rig = Rig::new();
+    let of_d = rig.d.block(&["k2"], 10);
+    rig.log.push_blocks(vec![of_d]);
+    rig.offer().await.unwrap();
+    assert_eq!(rig.send(), [(tag("d"), 1)]);
+    // The next wave stays open, as one does that waits for its turn under a limit.
+    let of_c = rig.c.block(&["k1"], 10);
+    rig.log.push_blocks(vec![of_c]);
+    rig.offer().await.unwrap();
+    rig.log.promise(tag("c"), Hlc::new(900));
+    rig.log.promise(tag("d"), Hlc::new(900));
+    rig.stand();
+    assert_eq!(rig.heartbeats(), [(tag("d"), Hlc::new(900), 1)], "what c claims is in the open wave");
+    // More that cannot even be taken over, and what else is promised meanwhile.
+    let more = rig.c.block(&["k3"], 10);
+    rig.log.push_blocks(vec![more]);
+    rig.log.promise(tag("d"), Hlc::new(950));
+    rig.stand();
+    assert_eq!(rig.heartbeats(), [(tag("d"), Hlc::new(950), 1)]);
+    rig.offer().await.unwrap();
+    assert_eq!(rig.send(), [(tag("c"), 2)]);
+    let late = rig.heartbeats();
+    assert_eq!(late, [(tag("c"), Hlc::new(900), 2)], "and d is not promised less than before: {late:?}");
+}

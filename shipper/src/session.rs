@@ -24,6 +24,7 @@ use crate::error::ShipError;
 use crate::flow::Flow;
 use crate::handshake::{Welcomed, check_incarnation};
 use crate::ledger::{Ledger, Sent};
+use crate::line::Line;
 use crate::promises::{Promise, Promises};
 use crate::route::Route;
 use crate::settings::Settings;
@@ -38,14 +39,6 @@ pub(crate) struct Outgoing {
     pub(crate) bytes: u64,
     /// Bytes of its pages as they leave, packed or not.
     pub(crate) sent: u64,
-}
-
-/// Where a session stands with one origin.
-#[derive(Debug)]
-struct Line {
-    incarnation: Incarnation,
-    /// Where coverage by the pages so far ends, sent or open.
-    stands: BTreeMap<PartitionId, Offset>,
 }
 
 /// One link after its Welcome.
@@ -92,10 +85,6 @@ impl Session {
         settings: Settings,
         now: Instant,
     ) -> Self {
-        let line = |marks: &OriginMarks| Line {
-            incarnation: marks.incarnation(),
-            stands: marks.iter().map(|(partition, mark)| (partition, mark.next)).collect(),
-        };
         let mut promises = Promises::default();
         if route.forwards {
             promises.know(&welcomed.frontier);
@@ -104,7 +93,7 @@ impl Session {
             number: welcomed.session,
             window: Window::new(&settings, welcomed.credit),
             flow: Flow::new(&settings, welcomed.unpacks, welcomed.credit, now),
-            lines: route.carried.iter().map(|(origin, marks)| (*origin, line(marks))).collect(),
+            lines: route.carried.iter().map(|(origin, marks)| (*origin, Line::new(marks))).collect(),
             omitted: route.omitted,
             forwards: route.forwards,
             asked: route.asked,
@@ -194,7 +183,13 @@ impl Session {
         if self.forwards && self.asked.is_none() {
             self.demand_known(standing.progress.frontier.iter().map(|(origin, _)| origin))?;
         }
-        self.promises.stand(standing);
+        let Self { promises, lines, ledger, me, .. } = self;
+        let nothing =
+            |origin: OriginTag| Some(OriginMarks::new(lines.get(&origin)?.incarnation, me.partitions));
+        promises.free(&standing.progress, nothing, |origin, tails| {
+            lines.get(&origin).is_some_and(|line| line.is_behind(tails, ledger.peer().get(&origin)))
+        });
+        promises.stand(standing);
         self.reach();
         Ok(())
     }
@@ -252,6 +247,7 @@ impl Session {
         }
         let (bytes, first_hlc) = (open.bytes(), open.first_hlc());
         let page = open.into_page(self.next_page, incarnation);
+        self.lines.get_mut(&origin).into_iter().for_each(|line| line.leaves(&page.through));
         self.next_page = self.next_page.next();
         let mut parts = split(&page);
         out.sent += self.flow.pack(&mut parts, bytes);
@@ -262,12 +258,10 @@ impl Session {
         self.ledger.push(Sent { origin, bytes, small, through: page.through, cursor_after, first_hlc, at });
     }
 
-    /// The heartbeats that are due, if every page before them has been given out.
+    /// The heartbeats that are due and whose records have all been given out.
     pub(crate) fn next_heartbeats(&mut self) -> Vec<Frame> {
-        if self.wave.is_some() {
-            return Vec::new();
-        }
-        let due = self.promises.take();
+        // What is open may wait long for its turn under a limit: what it does not concern need not.
+        let due = if self.wave.is_some() { self.promises.take_free() } else { self.promises.take() };
         due.into_iter().map(|(origin, promise)| self.heartbeat(origin, &promise)).collect()
     }
 

@@ -340,7 +340,12 @@ impl Sink for Shipper {
                 if self.live()?.session.has_room(group) {
                     break;
                 }
-                self.step().await?;
+                let look_at = self.stand_at;
+                tokio::select! { biased;
+                    stepped = self.step() => stepped?,
+                    () = sleep_until(look_at) => {}
+                }
+                self.look(false).await?;
             }
             let now = Instant::now();
             let offered = self.live()?.session.offer(group, batch.cursor_after(count), now);

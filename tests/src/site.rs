@@ -74,6 +74,16 @@ impl Site {
         self.peers.push(Peer { send, ..peer });
     }
 
+    /// Takes nothing from another site, which never sends its own writes here. From the next start.
+    pub fn only_send(&mut self, other: &ClusterId) {
+        self.peers.iter_mut().filter(|peer| peer.id == other.as_str()).for_each(|peer| peer.receive = false);
+    }
+
+    /// Knows nothing of another site, from the next start.
+    pub fn forget(&mut self, other: &ClusterId) {
+        self.peers.retain(|peer| peer.id != other.as_str());
+    }
+
     /// Knows nobody any more, from the next start.
     pub fn alone(&mut self) {
         self.peers.clear();

@@ -20,6 +20,7 @@ mod ranges;
 mod reaping;
 mod relay;
 mod retention;
+mod roll;
 mod simulation;
 mod sinks;
 mod snapshots;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidewire::PutOptions;
 use tidewire_core::limits::Limits;
 use tidewire_core::tree::{ApplyTarget, Graves};
-use tidewire_tests::{Mix, Site, Topology, Workload, World, seeds, virtual_time};
+use tidewire_tests::{Edge, Mix, Site, Topology, Workload, World, seeds, virtual_time};
 use tokio::time::{Instant, sleep};
 
 /// Collectors that come several times a second; logs forget what everybody has.
@@ -298,4 +298,124 @@ fn f22_values_expire_where_they_are_read_and_leave_everywhere_though_clocks_are_
         }
         world.demand_stillness().await;
     });
+}
+
+/// a knows b alone, b relays to it what c and d write, and neither waits for anything. c writes, unheard; then a deletes the
+/// same key and forgets it; then c is heard.
+async fn late_over_a_relay(letters: &str) -> World {
+    let mut world = World::with_limits(5, 4, &reaping());
+    let forward = |from, to| Edge { from, to, forward: true };
+    world.link(&[forward(0, 1), forward(1, 0), forward(2, 1), forward(3, 1)]);
+    world.sites[0].alone();
+    let b = world.sites[1].id().clone();
+    world.sites[0].link(&b, true, true);
+    world.sites[0].configure(|tree| tree.dead_letter_bytes = letters.parse().expect("a size"));
+    world.isolate(2);
+    world.start_all().await;
+    let [a, c] = [0, 2].map(|at: usize| world.sites[at].tree().expect("runs"));
+    c.put("k", "of long ago").await.expect("written");
+    sleep(Duration::from_secs(5)).await;
+    a.put("k", "here").await.expect("written");
+    a.delete("k").await.expect("deleted");
+    drop((a, c));
+    demand_forgotten(&world, 0).await;
+    world.network.heal_all();
+    sleep(Duration::from_secs(10)).await;
+    world
+}
+
+async fn write(world: &World, at: usize, key: &'static str) {
+    world.sites[at].tree().expect("runs").put(key, "1").await.expect("written");
+}
+
+#[test]
+fn f18_f35_what_a_relay_brings_too_late_is_parked_and_everything_else_goes_on() {
+    virtual_time(async {
+        let world = late_over_a_relay("1MiB").await;
+        for (at, key) in [(1, "of b"), (2, "of c"), (3, "of d")] {
+            write(&world, at, key).await;
+        }
+        sleep(Duration::from_secs(10)).await;
+        assert!(value(&world, 1, "k").is_none() && value(&world, 0, "k").is_none(), "nothing comes back");
+        for key in ["of b", "of c", "of d"] {
+            assert!(value(&world, 0, key).is_some(), "{key}: {}", world.account());
+        }
+        let a = world.sites[0].tree().expect("runs");
+        let [letter] = &a.dead_letters()[..] else { panic!("{:?}", a.dead_letters()) };
+        assert!(letter.reason.contains("too late"), "{letter:?}");
+        let replayed = a.replay_letter(letter.dot()).await.expect_err("it would bring back what was deleted");
+        assert!(replayed.to_string().contains("write it anew"), "{replayed}");
+        a.drop_letter(letter.dot()).await.expect("dropped");
+        a.delete("of c").await.expect("deleted");
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!((a.get("k"), held_by(&world, 0)), (None, None), "it is settled");
+        demand_forgotten(&world, 0).await;
+    });
+}
+
+#[test]
+fn f18_where_nothing_can_be_parked_a_relay_leaves_the_late_origin_out_and_goes_on_with_the_others() {
+    virtual_time(async {
+        let world = late_over_a_relay("0B").await;
+        write(&world, 3, "of d").await;
+        sleep(Duration::from_secs(10)).await;
+        let peers = |at: usize| world.sites[at].cluster().expect("runs").status().peers;
+        assert!(value(&world, 0, "of d").is_some(), "{:#?} {:#?}", peers(0), peers(1));
+        assert_eq!(value(&world, 0, "k"), None);
+        for (at, said) in
+            [(0, "writes of c are not taken from b: reaped"), (1, "writes of c are not forwarded")]
+        {
+            let peers = world.sites[at].cluster().expect("runs").status().peers;
+            let reasons: Vec<_> = peers.iter().filter_map(|peer| peer.reason.clone()).collect();
+            assert!(reasons.iter().any(|why| why.contains(said) && why.contains("too late")), "{reasons:?}");
+        }
+        // The way out: nothing is held any longer for the sake of c.
+        world.sites[0].tree().expect("runs").delete("of d").await.expect("deleted");
+        sleep(Duration::from_secs(5)).await;
+        let held = held_by(&world, 0).unwrap_or_default();
+        assert!(held.contains(" c"), "{held}");
+        world.sites[0].cluster().expect("runs").seal_peer("c").await.expect("sealed");
+        demand_forgotten(&world, 0).await;
+    });
+}
+
+#[test]
+fn f18_a_site_that_only_takes_holds_nothing_back_where_that_is_declared() {
+    let mut went = Went::default();
+    for seed in seeds(20) {
+        virtual_time(async {
+            let mut world = World::with_limits(seed, 3, &reaping());
+            let forward = |from, to| Edge { from, to, forward: true };
+            world.link(&[forward(0, 1), forward(1, 0), forward(0, 2)]);
+            let c = world.sites[2].id().clone();
+            world.sites[1].forget(&c);
+            if seed % 2 == 0 {
+                world.sites[0].only_send(&c);
+            }
+            world.start_all().await;
+            let workload =
+                Workload::start_mixed(&world.sites[..2], 2, 3 + seed % 9, Mix::Everything, &world.random);
+            trouble(&mut world).await;
+            let unanswered = workload.unanswered();
+            let (acknowledged, writes) = workload.stop().await;
+            went.writes += writes;
+            world.heal().await;
+            world.demand_convergence(Duration::from_secs(300)).await;
+            world.demand_winners(&acknowledged, &unanswered);
+            let a = world.sites[0].tree().expect("runs");
+            a.put("last", "1").await.expect("written");
+            a.delete("last").await.expect("deleted");
+            drop(a);
+            if seed % 2 == 0 {
+                demand_forgotten(&world, 0).await;
+            } else {
+                sleep(Duration::from_secs(30)).await;
+                let held = held_by(&world, 0).unwrap_or_default();
+                assert!(held.contains(" c"), "seed {seed}, not declared: {held}");
+            }
+            demand_forgotten(&world, 1).await;
+            went.count(&world);
+        });
+    }
+    assert!(went.reaped > 0 && went.writes > 0, "{went:?}");
 }

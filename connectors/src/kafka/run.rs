@@ -228,6 +228,9 @@ impl Run {
         match change.kind {
             Kind::Mark => Ok(()),
             Kind::Delete => self.send(Some(&change.key), None, headers).await,
+            Kind::Set if !json && view.is_forgotten(change) => {
+                self.send(Some(&change.key), None, headers).await
+            }
             Kind::Set if !json => self.send(Some(&change.key), Some(&change.value), headers).await,
             Kind::Set => {
                 let envelope = self.envelop(change);

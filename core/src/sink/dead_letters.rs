@@ -73,6 +73,16 @@ impl DeadLetters {
         Ok(letters)
     }
 
+    /// Gives one up, durably. If the log is read from before it once more, it is found again.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub async fn give_up(&self, letter: &DeadLetter) -> Result<(), Error> {
+        self.store.remove(vec![letter.at.to_string()]).await?;
+        self.held.lock().remove(&(letter.at.incarnation, letter.at.lsn));
+        Ok(())
+    }
+
     /// Forgets all of them, durably: the sink is gone.
     ///
     /// # Errors

@@ -42,6 +42,14 @@ pub trait ChangeView: Send + Sync + 'static {
     /// `limit`.
     fn removed(&self, change: &Change, after: Option<&[u8]>, limit: usize) -> Vec<Bytes>;
 
+    /// Whether the key of a change was deleted or expired since, and what says so is forgotten here or may be at any moment:
+    /// a range delete that comes later in the log does not name it any more. Whoever asks for
+    /// [`removed`](Self::removed) keys takes such a change for a delete.
+    fn is_forgotten(&self, change: &Change) -> bool {
+        let _ = change;
+        false
+    }
+
     /// The name of an origin, or a text with its tag if it is not known.
     fn origin_name(&self, origin: OriginTag) -> String;
 }

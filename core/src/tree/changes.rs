@@ -135,7 +135,15 @@ impl ChangeView for Tree {
 
     fn removed(&self, change: &Change, after: Option<&[u8]>, limit: usize) -> Vec<Bytes> {
         let Some(end) = change.end_key.as_deref() else { return Vec::new() };
+        self.0.applied.settle();
         self.0.applied.state.read().removed(&change.key..end, change.lsn, after, limit)
+    }
+
+    fn is_forgotten(&self, change: &Change) -> bool {
+        let state = self.0.applied.state.read();
+        let reaped = state.progress.reaped;
+        change.version.hlc <= reaped
+            && state.find(&change.key).is_none_or(|entry| !entry.is_live() && entry.version.hlc <= reaped)
     }
 
     fn origin_name(&self, origin: OriginTag) -> String {

@@ -80,6 +80,14 @@ pub(super) struct AppliedState {
     pub(super) observers: Arc<Observers>,
 }
 
+impl AppliedState {
+    /// Puts new keys in order, in small steps between which others have the state. Whoever walks through the keys after it
+    /// has little to sort under his lock.
+    pub(super) fn settle(&self) {
+        while self.state.read().settle_some() {}
+    }
+}
+
 /// A replicated key space. Cheap to clone; all clones are the same tree.
 #[derive(Clone)]
 pub struct Tree(pub(super) Arc<Inner>);
@@ -141,6 +149,7 @@ impl Tree {
             ));
         }
         let limit = self.0.limits.range_delete_keys;
+        self.0.applied.settle();
         let held = self.0.applied.state.read().count_within(&from[..]..&to[..], limit.saturating_add(1));
         if held > limit {
             let said = format!("the range holds more than {limit} keys; delete it in smaller ranges");
@@ -221,6 +230,7 @@ impl Tree {
     /// Live rows in key order: those with the prefix, after a key, at most `limit`. One call sees one moment.
     pub fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<Row> {
         let now = self.0.clock.wall_millis();
+        self.0.applied.settle();
         self.0.applied.state.read().scan(prefix, after, limit, now)
     }
 

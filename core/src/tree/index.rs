@@ -18,6 +18,9 @@ pub(super) struct KeyIndex {
     /// What the last two runs have been merged into so far; they stay until it is whole.
     merging: Option<Merging>,
     sweep: Option<Sweep>,
+    /// The most keys that were sorted at once.
+    #[cfg(test)]
+    pub(super) most_sorted: usize,
 }
 
 /// How far slots that are gone have been left out.
@@ -46,6 +49,11 @@ impl KeyIndex {
     /// Notes a new key's slot.
     pub(super) fn push(&mut self, slot: u32) {
         self.fresh.push(slot);
+    }
+
+    /// Whether [`settle`](Self::settle) would take longer than a step.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.fresh.len() > STEP_SORTED
     }
 
     /// Does a small part of what [`settle`](Self::settle) would do at once, for whoever must not hold others up for
@@ -124,6 +132,10 @@ impl KeyIndex {
         }
         self.merging = None;
         let mut run = std::mem::take(&mut self.fresh);
+        #[cfg(test)]
+        {
+            self.most_sorted = self.most_sorted.max(run.len());
+        }
         // Keys are often made in order.
         if !run.is_sorted_by(|a, b| key(*a) < key(*b)) {
             run.sort_unstable_by(|a, b| key(*a).cmp(key(*b)));

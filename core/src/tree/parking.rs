@@ -12,13 +12,31 @@ use super::target::{Parking, Progress};
 use crate::error::{Error, ErrorKind};
 use crate::id::{Dot, Lsn, PartitionId, Version};
 use crate::letters::{Fate, Letter, Stretch, TreeLetters};
-use crate::record::RecordView;
+use crate::record::{Kind, RecordView};
 
 impl State {
     /// What may be told of how far everything is applied.
     pub(super) fn claimed(&self) -> Progress {
         let progress = self.progress.clone();
         Progress { frontier: self.parked.claimed(&progress.frontier), ..progress }
+    }
+
+    /// Why a letter may not be applied though each of its records can be: it might bring back what was deleted and
+    /// forgotten since.
+    fn too_late(&self, letter: &Letter) -> Option<String> {
+        let reaped = self.progress.reaped;
+        let mut rest = &letter.bytes[..];
+        while let Ok((record, length)) = RecordView::parse(rest) {
+            // Whatever is here under the key decides by its version.
+            if record.kind == Kind::Set && record.hlc <= reaped && self.find(record.key).is_none() {
+                return Some(format!(
+                    "it comes too late: what was deleted up to {reaped} is forgotten here, and it might bring it back; it \
+                     stays parked. To have its value, write it anew; then drop the letter"
+                ));
+            }
+            rest = &rest[length..];
+        }
+        None
     }
 
     /// Applies the records of a letter that were left out when their block was. Says how many there were.
@@ -64,6 +82,9 @@ impl Tree {
         )?;
         // No snapshot is under way: one that is begun later, and reaches further, holds the record.
         let _still = self.0.snapshots.writing.lock().await;
+        if let Some(why) = self.0.applied.state.read().too_late(&letter) {
+            return Err(Error::new(ErrorKind::Conflict, why));
+        }
         let end = self.0.applied.state.read().next_lsn;
         letters.settle(dot, Fate::Replayed(end)).await?;
         let records = {

@@ -79,12 +79,22 @@ impl RangeTombstones {
         starts.into_iter().filter_map(|start| self.fragments.remove_entry(&start)).collect()
     }
 
-    /// Forgets the fragments that were deleted at or below an HLC: nothing arrives any more that they would hold against.
-    /// Says how many those were.
-    pub(super) fn forget(&mut self, until: Hlc) -> usize {
-        let before = self.fragments.len();
-        self.fragments.retain(|_, fragment| fragment.cut.version.hlc > until);
-        before - self.fragments.len()
+    /// Looks at no more than `most` fragments, those that begin after a key, and forgets the ones that were deleted at or
+    /// below an HLC: nothing arrives any more that they would hold against. Says where to go on, and how many went.
+    pub(super) fn forget(
+        &mut self,
+        after: Option<&[u8]>,
+        most: usize,
+        until: Hlc,
+    ) -> (Option<Box<[u8]>>, usize) {
+        let above = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let part = self.fragments.range::<[u8], _>(above).take(most);
+        let looked: Vec<(Box<[u8]>, bool)> =
+            part.map(|(start, fragment)| (start.clone(), fragment.cut.version.hlc <= until)).collect();
+        let went = looked.iter().filter(|(start, goes)| *goes && self.fragments.remove(start).is_some());
+        let went = went.count();
+        let next = if looked.len() < most { None } else { looked.into_iter().next_back() };
+        (next.map(|(start, _)| start), went)
     }
 
     /// How many fragments there are.

@@ -18,7 +18,7 @@ use crate::feed::Cursor;
 use crate::id::{ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::letters::Letter;
 use crate::limits::MAX_KNOWN_CLUSTERS;
-use crate::record::{Block, Group, PartitionRun, ReadyGroup};
+use crate::record::{Block, Group, Kind, PartitionRun, ReadyGroup};
 use crate::wal::WalStorage;
 
 #[async_trait]
@@ -88,8 +88,11 @@ impl ApplyTarget for Tree {
         if groups.iter().any(|group| group.origin == own) {
             return Err(Error::new(ErrorKind::Refused, "a write came back to its origin"));
         }
-        let blocks = groups.iter().flat_map(|group| &group.blocks);
-        let records = blocks.map(|(block, skip)| u64::from(block.count()) - u64::from(*skip)).sum();
+        let records =
+            blocks_of(&groups).map(|(block, skip)| u64::from(block.count()) - u64::from(*skip)).sum();
+        if self.0.applied.state.read().is_unsettled() && blocks_of(&groups).any(deletes_a_range) {
+            self.0.applied.settle();
+        }
         self.0.writer.append_foreign(groups).await?;
         Ok(Applied { records })
     }
@@ -320,4 +323,12 @@ fn last_hlc_in(block: &Block, run: &PartitionRun, below: Offset) -> Option<Hlc> 
     let count = usize::try_from(below.min(run.end()).since(run.first)).unwrap_or(usize::MAX);
     let records = block.records().flatten().filter(|record| record.partition == run.partition);
     records.take(count).last().map(|record| record.hlc)
+}
+
+fn blocks_of(groups: &[ReadyGroup]) -> impl Iterator<Item = &(Block, u16)> {
+    groups.iter().flat_map(|group| &group.blocks)
+}
+
+fn deletes_a_range((block, _): &(Block, u16)) -> bool {
+    block.records().flatten().any(|record| record.kind == Kind::DeleteRange)
 }

@@ -320,6 +320,11 @@ impl State {
         self.index.lock().step(|slot| self.entries[slot as usize].key())
     }
 
+    /// Whether the next walk would have many new keys to put in order first.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.index.lock().is_unsettled()
+    }
+
     /// Visits entries in key order, tombstones included, from the first key for which `before` is false, until `visit`
     /// says stop.
     pub(super) fn walk<'s>(

@@ -14,11 +14,11 @@ use super::table::Table;
 pub(crate) enum DeadLettersCommand {
     /// List the records that a tree cannot apply, or with --sink those that a destination does not take
     List(ListArgs),
-    /// Show one record that a tree cannot apply, with its bytes
+    /// Show one record, with its bytes
     Show(LetterArgs),
     /// Apply records after all, once what was wrong with them is mended: the same checks are made again
     Replay(ReplayArgs),
-    /// Give a record up: it is never applied on this cluster
+    /// Give a record up: it is never applied on this cluster, or never delivered
     Drop(LetterArgs),
 }
 
@@ -41,6 +41,9 @@ pub(crate) struct LetterArgs {
     tree: String,
     /// Its identity, as the list shows it: ORIGIN/PARTITION/OFFSET
     dot: String,
+    /// One of this sink of the tree
+    #[arg(long, value_name = "SINK")]
+    sink: Option<String>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -56,6 +59,9 @@ pub(crate) struct ReplayArgs {
     /// Every one of the tree, up to the first that still cannot be applied
     #[arg(long, conflicts_with = "dot")]
     all: bool,
+    /// One of this sink of the tree: refused, with what to do instead
+    #[arg(long, value_name = "SINK", requires = "dot")]
+    sink: Option<String>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -64,7 +70,10 @@ pub(crate) fn dead_letters(command: &DeadLettersCommand, out: &mut dyn Write) ->
     match command {
         DeadLettersCommand::List(args) => list(args, out),
         DeadLettersCommand::Show(args) => {
-            let shown = Client::new(&args.connection)?.json(&path(&args.tree, &args.dot)?, &[])?;
+            let shown = Client::new(&args.connection)?.json(
+                &path(&args.tree, args.sink.as_deref(), &args.dot)?,
+                &query(&args.tree, args.sink.as_deref()),
+            )?;
             if args.connection.json {
                 writeln!(out, "{shown}")?;
                 return Ok(());
@@ -78,23 +87,28 @@ pub(crate) fn dead_letters(command: &DeadLettersCommand, out: &mut dyn Write) ->
         }
         DeadLettersCommand::Replay(args) => replay(args, out),
         DeadLettersCommand::Drop(args) => {
-            let path = path(&args.tree, &args.dot)?;
-            Client::new(&args.connection)?.order("DELETE", &path, &[], None)?;
+            let sink = args.sink.as_deref();
+            let path = path(&args.tree, sink, &args.dot)?;
+            Client::new(&args.connection)?.order("DELETE", &path, &query(&args.tree, sink), None)?;
             let told = serde_json::json!({"dropped": [args.dot]});
-            let said = format!("dropped {}: it is never applied on this cluster", args.dot);
+            let said = match sink {
+                Some(sink) => format!("dropped {}: {sink} never gets it", args.dot),
+                None => format!("dropped {}: it is never applied on this cluster", args.dot),
+            };
             tell(args.connection.json, &told, &said, out)
         }
     }
 }
 
 fn replay(args: &ReplayArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let client = Client::new(&args.connection)?;
+    let (client, sink) = (Client::new(&args.connection)?, args.sink.as_deref());
     let dots = match &args.dot {
         Some(dot) => vec![dot.clone()],
         None => letters(&client, &args.tree, None)?.iter().filter_map(|letter| text(letter, "dot")).collect(),
     };
     for dot in &dots {
-        client.order("POST", &format!("{}/replay", path(&args.tree, dot)?), &[], None)?;
+        let path = format!("{}/replay", path(&args.tree, sink, dot)?);
+        client.order("POST", &path, &query(&args.tree, sink), None)?;
     }
     let said = match dots.as_slice() {
         [] => "no dead letters".to_owned(),
@@ -148,14 +162,22 @@ fn text(letter: &Value, name: &str) -> Option<String> {
     letter.get(name).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The resource of one letter.
-fn path(tree: &str, dot: &str) -> Result<String, Failure> {
+/// The parameters of an order about a letter.
+fn query<'a>(tree: &'a str, sink: Option<&str>) -> Vec<(&'static str, &'a [u8])> {
+    sink.map(|_| ("tree", tree.as_bytes())).into_iter().collect()
+}
+
+/// The resource of one letter, of a tree or of one of its sinks.
+fn path(tree: &str, sink: Option<&str>, dot: &str) -> Result<String, Failure> {
     let parts: Vec<&str> = dot.split('/').collect();
     let [origin, partition, offset] = parts.as_slice() else {
         return Err(Failure::usage(format!("{dot:?} is no dead letter; give ORIGIN/PARTITION/OFFSET")));
     };
-    let (tree, origin) = (segment(tree), segment(origin));
-    Ok(format!("/v1/admin/trees/{tree}/dead-letters/{origin}/{}/{}", segment(partition), segment(offset)))
+    let whose = match sink {
+        Some(sink) => format!("dead-letters/{}", segment(sink)),
+        None => format!("trees/{}/dead-letters", segment(tree)),
+    };
+    Ok(format!("/v1/admin/{whose}/{}/{}/{}", segment(origin), segment(partition), segment(offset)))
 }
 
 #[cfg(test)]
@@ -164,10 +186,11 @@ mod tests {
 
     #[test]
     fn a_letter_is_named_by_three_parts() {
-        let found = path("orders", "eu-west/3/17").ok();
-        assert_eq!(found.as_deref(), Some("/v1/admin/trees/orders/dead-letters/eu-west/3/17"));
+        let found = |sink| path("orders", sink, "eu-west/3/17").ok();
+        assert_eq!(found(None).as_deref(), Some("/v1/admin/trees/orders/dead-letters/eu-west/3/17"));
+        assert_eq!(found(Some("kafka")).as_deref(), Some("/v1/admin/dead-letters/kafka/eu-west/3/17"));
         for bad in ["", "3/17", "a/b/c/d"] {
-            assert!(path("orders", bad).is_err(), "{bad}");
+            assert!(path("orders", None, bad).is_err(), "{bad}");
         }
     }
 }

@@ -40,6 +40,9 @@ pub(crate) struct AddPeerArgs {
     id: String,
     /// Its replication address, as http://HOST:PORT; without it, only receive from it
     peer_url: Option<String>,
+    /// Only send to it: it never sends its own writes here, and nothing waits for them
+    #[arg(long, requires = "peer_url")]
+    send_only: bool,
     /// Exchange only these trees
     #[arg(long = "tree", value_name = "TREE")]
     trees: Vec<String>,
@@ -111,7 +114,8 @@ pub(crate) fn run(command: &PeersCommand, out: &mut dyn Write) -> Result<(), Fai
 fn list(connection: &Connection, out: &mut dyn Write) -> Result<(), Failure> {
     let (raw, status) = fetch(connection)?;
     if connection.json {
-        writeln!(out, "{}", raw.get("peers").unwrap_or(&Value::Null))?;
+        let part = |name: &str| raw.get(name).cloned().unwrap_or(Value::Null);
+        writeln!(out, "{}", json!({"peers": part("peers"), "members": part("members")}))?;
         return Ok(());
     }
     if status.members.is_empty() && status.peers.is_empty() {
@@ -158,7 +162,7 @@ fn add(args: &AddPeerArgs, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let peer = json!({
         "id": args.id, "url": args.peer_url, "send": args.peer_url.is_some(), "trees": args.trees,
-        "forward": forward,
+        "forward": forward, "receive": !args.send_only,
     });
     let answer = Client::new(&args.connection)?.order(
         "POST",

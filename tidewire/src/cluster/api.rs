@@ -3,13 +3,10 @@
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tidewire_connectors::json::text_or_base64;
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::gc::GcReport;
 use tidewire_core::id::ClusterId;
 use tidewire_core::metrics::Metrics;
-use tidewire_core::record::Kind;
-use tidewire_core::sink::DeadLetter;
 use tidewire_core::tree::Tree;
 use tokio_util::sync::CancellationToken;
 
@@ -64,15 +61,12 @@ impl Site for Cluster {
                 }
                 Ok(json!({"sink": name, "tree": tree, "freed_bytes": freed}))
             }
-            Order::DeadLetters { name, tree } => {
+            Order::DeadLetters { name, tree, action } => {
                 let tree = match tree {
                     Some(tree) => tree,
                     None => self.tree_of_sink(&name)?,
                 };
-                let letters = self.dead_letters(&tree, &name).await?;
-                let names = self.find_tree(&tree);
-                let lines = letters.iter().map(|letter| letter_json(names.as_ref(), letter));
-                Ok(json!({"dead_letters": lines.collect::<Vec<_>>()}))
+                self.carry_out_sink_letters(&tree, &name, action).await
             }
             Order::Letters { tree, action } => self.carry_out_letters(&tree, action).await,
             Order::AddPeer(peer) => {
@@ -134,28 +128,4 @@ impl Cluster {
         );
         Err(Error::new(ErrorKind::Conflict, said))
     }
-}
-
-/// A dead letter without its value.
-fn letter_json(tree: Option<&Tree>, letter: &DeadLetter) -> Value {
-    let origin =
-        tree.map_or_else(|| letter.dot.origin.to_string(), |tree| tree.origin_name(letter.dot.origin));
-    let (key, key_base64) = text_or_base64(&letter.key);
-    let op = match letter.kind {
-        Kind::Set => "set",
-        Kind::Delete => "delete",
-        Kind::DeleteRange => "delete_range",
-        Kind::Mark => "mark",
-    };
-    json!({
-        "cursor": letter.at.to_string(),
-        "op": op,
-        "key": key,
-        "key_base64": key_base64,
-        "value_bytes": letter.value.len(),
-        "version": format!("{}@{origin}", letter.version.hlc),
-        "dot": format!("{origin}/{}/{}", letter.dot.partition, letter.dot.offset),
-        "error": letter.error,
-        "parked_ms": letter.parked_ms,
-    })
 }

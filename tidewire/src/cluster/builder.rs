@@ -129,13 +129,23 @@ impl ClusterBuilder {
             Some(latency) => CommitRunner::simulated(tasks.clone(), latency, random.fork()),
         };
         let metrics = Metrics::default();
+        let dials_urls = self.transport.is_none();
         let transport = match self.transport {
             Some(transport) => Some(transport),
             None => default_transport(&config)?,
         };
         let boot = BootId::new(random.id());
         let sinks = Sinks::new(meta.store(), boot, wall.clone(), &metrics);
-        let links = Links::new(&id, boot, meta.store(), transport, wall, &metrics, Flows::new(&config.trees));
+        let links = Links::new(
+            &id,
+            boot,
+            meta.store(),
+            transport,
+            dials_urls,
+            wall,
+            &metrics,
+            Flows::new(&config.trees),
+        );
         let inner = Inner {
             wal_metrics: WalMetrics::new(&metrics),
             tree_metrics: TreeMetrics::new(&metrics),

@@ -88,6 +88,14 @@ impl Cluster {
         self.0.sinks.dead_letters(&TreeName::new(tree)?, &SinkName::new(name)?).await
     }
 
+    /// Gives up a record that a sink's destination does not take: it is never delivered.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such sink; `Unavailable` when it cannot be stored.
+    pub async fn drop_dead_letter(&self, tree: &str, name: &str, letter: &DeadLetter) -> Result<(), Error> {
+        self.0.sinks.drop_letter(&TreeName::new(tree)?, &SinkName::new(name)?, letter).await
+    }
+
     /// The tree of the sink of this name, where there is only one.
     ///
     /// # Errors

@@ -15,16 +15,25 @@ use crate::config::{Peer, TreeConfig};
 
 /// What the configuration says of the flow on links.
 pub(super) struct Flows {
-    canaries: BTreeMap<String, Duration>,
+    canaries: Mutex<BTreeMap<String, Duration>>,
     /// One limit for each peer, over the links of all trees.
     rates: Mutex<BTreeMap<ClusterId, RateLimit>>,
 }
 
 impl Flows {
     pub(super) fn new(trees: &[TreeConfig]) -> Self {
-        let canaries = trees.iter().map(|tree| (tree.name.clone(), tree.canary.get()));
-        let canaries = canaries.filter(|(_, every)| !every.is_zero()).collect();
-        Self { canaries, rates: Mutex::default() }
+        let flows = Self { canaries: Mutex::default(), rates: Mutex::default() };
+        trees.iter().for_each(|tree| flows.know(tree));
+        flows
+    }
+
+    /// Takes over what is said of a tree, before its links begin.
+    pub(super) fn know(&self, tree: &TreeConfig) {
+        let mut canaries = self.canaries.lock();
+        match tree.canary.get() {
+            every if every.is_zero() => _ = canaries.remove(&tree.name),
+            every => _ = canaries.insert(tree.name.clone(), every),
+        }
     }
 
     /// The settings of a link that sends a tree to a peer.
@@ -32,7 +41,7 @@ impl Flows {
         Settings {
             compression: peer.compression,
             rate: self.rate(id, peer.rate_limit.get()),
-            canary: self.canaries.get(tree.as_str()).copied(),
+            canary: self.canaries.lock().get(tree.as_str()).copied(),
             ..Settings::default()
         }
     }

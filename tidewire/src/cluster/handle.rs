@@ -149,6 +149,7 @@ impl Cluster {
         for peer in &config.peers {
             self.add_peer(peer.clone()).await?;
         }
+        self.0.links.complete_roll();
         self.0.links.connect(&self.0.tasks, &self.0.random).await?;
         self.start_sinks().await
     }

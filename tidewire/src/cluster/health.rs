@@ -79,6 +79,7 @@ impl Cluster {
             .chain(self.seeding())
             .chain(self.alarms())
             .chain(refusals)
+            .chain(self.0.links.doubtful())
             .chain(self.stalls())
             .chain(self.0.sinks.troubles())
             .collect();

@@ -63,6 +63,8 @@ pub(super) struct State {
     pub(super) roll: Roll,
     pub(super) trees: BTreeMap<TreeName, Enrolled>,
     pub(super) shippers: BTreeMap<(ClusterId, TreeName), ShipperHandle>,
+    /// Whether everybody is on the roll who was a peer before this start.
+    pub(super) complete: bool,
     /// The names of all peers, for whoever says hello.
     names: Arc<Mutex<Vec<ClusterId>>>,
 }
@@ -70,7 +72,7 @@ pub(super) struct State {
 impl State {
     /// Tells each tree with whom it is exchanged, and those who say hello who there is.
     pub(super) fn declare(&self) {
-        for (name, enrolled) in &self.trees {
+        for (name, enrolled) in self.trees.iter().filter(|_| self.complete) {
             enrolled.tree.declare_members(self.roll.members(name));
         }
         *self.names.lock() = self.roll.peers().map(|(id, _)| id.clone()).collect();
@@ -84,9 +86,11 @@ pub(super) struct Links {
     pub(super) meta: Arc<dyn MetaStore>,
     transport: Option<Arc<dyn Transport>>,
     pub(super) wall: Arc<dyn WallClock>,
-    shipper_metrics: ShipperMetrics,
+    pub(super) shipper_metrics: ShipperMetrics,
     applier_metrics: ApplierMetrics,
-    flows: Flows,
+    pub(super) flows: Flows,
+    /// Whether peers are dialled by the addresses that are in their urls.
+    pub(super) dials_urls: bool,
     server: Mutex<Option<Server>>,
     pub(super) state: Mutex<State>,
     /// One change of the peers at a time.
@@ -100,6 +104,7 @@ impl Links {
         boot: BootId,
         meta: Arc<dyn MetaStore>,
         transport: Option<Arc<dyn Transport>>,
+        dials_urls: bool,
         wall: Arc<dyn WallClock>,
         metrics: &Metrics,
         flows: Flows,
@@ -113,6 +118,7 @@ impl Links {
             shipper_metrics: ShipperMetrics::new(metrics),
             applier_metrics: ApplierMetrics::new(metrics),
             flows,
+            dials_urls,
             server: Mutex::default(),
             state: Mutex::default(),
             changing: tokio::sync::Mutex::default(),

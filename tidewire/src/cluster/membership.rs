@@ -36,12 +36,14 @@ pub(super) struct Entry {
     pub(super) listed: Option<Peer>,
     /// What is remembered.
     pub(super) note: Note,
+    /// Why what was kept cannot be a peer, if so: nothing is exchanged with it, and nothing is given up that is held for it.
+    pub(super) bad: Option<String>,
 }
 
 impl Entry {
     /// How writes are exchanged with it, if it is a peer at all.
     pub(super) fn peer(&self) -> Option<&Peer> {
-        self.listed.as_ref().or(self.note.kept.as_ref())
+        self.listed.as_ref().or(self.note.kept.as_ref().filter(|_| self.bad.is_none()))
     }
 
     /// The same, unless it was sealed out.
@@ -58,19 +60,22 @@ impl Roll {
     /// Reads what is remembered.
     ///
     /// # Errors
-    /// When it cannot be read, or is nothing that was stored here.
+    /// When the metadata cannot be read.
     pub(super) async fn read(meta: &dyn MetaStore) -> Result<Self, Error> {
         let mut roll = BTreeMap::new();
         for (key, value) in meta.list(PREFIX).await? {
             let read = std::str::from_utf8(&value).ok().and_then(|text| toml::from_str::<Note>(text).ok());
-            let entry = ClusterId::new(&key[PREFIX.len()..]).ok().zip(read);
-            let Some((id, note)) = entry else {
-                let said = format!(
-                    "what the metadata remembers as {key} cannot be read: was it written by a newer program?"
-                );
-                return Err(Error::new(ErrorKind::Corrupt, said));
+            let Ok(id) = ClusterId::new(&key[PREFIX.len()..]) else {
+                tracing::error!(key, "the metadata remembers a peer under what is no name; it is left alone");
+                continue;
             };
-            roll.insert(id, Entry { listed: None, note });
+            let unread = || {
+                format!(
+                    "what the metadata remembers as {key} cannot be read: was it written by a newer program?"
+                )
+            };
+            let bad = read.is_none().then(unread);
+            roll.insert(id, Entry { listed: None, note: read.unwrap_or_default(), bad });
         }
         Ok(Self(roll))
     }
@@ -78,8 +83,23 @@ impl Roll {
     /// Takes over what is remembered, beside what is listed already.
     pub(super) fn remember(&mut self, remembered: Self) {
         for (id, entry) in remembered.0 {
-            self.0.entry(id).or_default().note = entry.note;
+            let known = self.0.entry(id).or_default();
+            (known.note, known.bad) = (entry.note, entry.bad);
         }
+    }
+
+    /// Sets aside what was kept and breaks a rule. Answers all that is set aside, and why.
+    pub(super) fn doubt(&mut self, check: impl Fn(&Peer) -> Result<(), Error>) -> Vec<(ClusterId, String)> {
+        for entry in self.0.values_mut().filter(|entry| entry.bad.is_none()) {
+            let broken = entry.note.kept.as_ref().and_then(|kept| check(kept).err());
+            entry.bad = broken.map(|error| error.to_string());
+        }
+        self.doubtful().map(|(id, why)| (id.clone(), why.to_owned())).collect()
+    }
+
+    /// What is set aside, and why.
+    pub(super) fn doubtful(&self) -> impl Iterator<Item = (&ClusterId, &str)> {
+        self.0.iter().filter_map(|(id, entry)| Some((id, entry.bad.as_deref()?)))
     }
 
     pub(super) fn get(&self, id: &ClusterId) -> Option<&Entry> {
@@ -111,12 +131,15 @@ impl Roll {
 
     /// Takes over what is remembered of a cluster from now on.
     pub(super) fn set_note(&mut self, id: &ClusterId, note: Note) {
-        self.0.entry(id.clone()).or_default().note = note;
+        let entry = self.0.entry(id.clone()).or_default();
+        (entry.note, entry.bad) = (note, None);
         self.tidy(id);
     }
 
     fn tidy(&mut self, id: &ClusterId) {
-        if self.0.get(id).is_some_and(|entry| entry.listed.is_none() && entry.note == Note::default()) {
+        if self.0.get(id).is_some_and(|entry| {
+            entry.listed.is_none() && entry.note == Note::default() && entry.bad.is_none()
+        }) {
             self.0.remove(id);
         }
     }
@@ -138,14 +161,21 @@ impl Roll {
 
     /// Whether a tree is sent to a cluster, so that its log is held for it: also while it is paused.
     pub(super) fn sends(&self, id: &ClusterId, tree: &TreeName) -> bool {
-        self.0.get(id).and_then(Entry::active).is_some_and(|peer| peer.send && exchanges(peer, tree))
+        let entry = self.0.get(id);
+        let sends = |peer: &Peer| peer.send && exchanges(peer, tree);
+        entry.is_some_and(|entry| {
+            entry.bad.is_some() && !entry.note.sealed || entry.active().is_some_and(sends)
+        })
     }
 
     /// Who takes part in a tree, and who does no more.
     pub(super) fn members(&self, tree: &TreeName) -> Members {
-        let joined = self.active().filter(|(_, peer, _)| exchanges(peer, tree));
+        // What never sends here has nothing to wait for; what is known of it otherwise counts by the log.
+        let joined =
+            self.active().filter(|(_, peer, _)| peer.receive && exchanges(peer, tree)).map(|(id, ..)| id);
+        let doubtful = self.doubtful().filter(|(id, _)| !self.note(id).sealed).map(|(id, _)| id);
         Members {
-            joined: joined.map(|(id, ..)| id.clone()).collect(),
+            joined: joined.chain(doubtful).cloned().collect(),
             sealed: self.sealed().cloned().collect(),
         }
     }

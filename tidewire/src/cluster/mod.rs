@@ -22,6 +22,8 @@ mod peering;
 mod peers;
 mod reload;
 mod seeding;
+#[cfg(feature = "server")]
+mod sink_letters;
 mod sinks;
 
 pub use builder::ClusterBuilder;

@@ -1,6 +1,6 @@
 //! The peers of a cluster, as its users handle them.
 
-use tidewire_core::error::{Error, ErrorKind};
+use tidewire_core::error::Error;
 use tidewire_core::id::ClusterId;
 
 use super::handle::Cluster;
@@ -33,12 +33,8 @@ impl Cluster {
     }
 
     fn other(&self, peer: &Peer) -> Result<ClusterId, Error> {
-        let id = ClusterId::new(&peer.id)?;
-        if id == self.0.id {
-            let said = format!("peer {id} is this cluster itself; name the other one");
-            return Err(Error::new(ErrorKind::Invalid, said));
-        }
-        Ok(id)
+        self.0.links.check_peer(peer)?;
+        ClusterId::new(&peer.id)
     }
 
     /// Ends the exchange with a peer and forgets it; one that the configuration lists comes back with the next start or

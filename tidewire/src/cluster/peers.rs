@@ -24,7 +24,10 @@ impl Links {
     /// forgotten, the list counts.
     pub(super) async fn recall(&self, listed: &BTreeSet<ClusterId>) -> Result<(), Error> {
         let _one = self.changing.lock().await;
-        let roll = Roll::read(self.meta.as_ref()).await?;
+        let mut roll = Roll::read(self.meta.as_ref()).await?;
+        for (id, why) in roll.doubt(|peer| self.check_peer(peer)) {
+            tracing::error!(peer = %id, why, "a peer that was added at run time cannot be; nothing is exchanged with it, and what is held for it stays: remove it, and add it again");
+        }
         self.state.lock().roll.remember(roll.clone());
         for id in listed {
             self.forget_kept(id).await?;
@@ -39,8 +42,39 @@ impl Links {
         for id in kept.iter().filter(|id| !listed.contains(*id)) {
             self.let_in(id)?;
         }
-        self.state.lock().declare();
         Ok(())
+    }
+
+    /// From now on everybody is on the roll whom the metadata and the configuration know. Before, nobody is told who takes
+    /// part in a tree: somebody would be missing, and what he may still write against would be reaped.
+    pub(super) fn complete_roll(&self) {
+        let mut state = self.state.lock();
+        state.complete = true;
+        state.declare();
+    }
+
+    /// Whether a peer can be at all.
+    ///
+    /// # Errors
+    /// `Invalid`, with every rule that it breaks.
+    pub(super) fn check_peer(&self, peer: &Peer) -> Result<(), Error> {
+        let problems = peer.problems(&self.id, self.dials_urls);
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Invalid, format!("peer {}: {}", peer.id, problems.join("; "))))
+    }
+
+    /// What is wrong with peers that were added at run time.
+    pub(super) fn doubtful(&self) -> Vec<String> {
+        let state = self.state.lock();
+        let said = |(id, why): (&ClusterId, &str)| {
+            format!(
+                "peer {id} was added at run time and cannot be: {why}; nothing is exchanged with it, and what is held for it \
+                 stays: remove it (tidewire peers remove {id}), and add it again"
+            )
+        };
+        state.roll.doubtful().map(said).collect()
     }
 
     /// Adds a peer that the configuration or the program lists.
@@ -50,7 +84,7 @@ impl Links {
     pub(super) async fn list(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
         let _one = self.changing.lock().await;
         self.check_room(id)?;
-        trees_of(&peer)?;
+        self.check_peer(&peer)?;
         if self.entry(id).is_some_and(|entry| entry.listed.is_some()) {
             let said = format!("peer {id} is there already; remove it first");
             return Err(Error::new(ErrorKind::Conflict, said));
@@ -63,7 +97,7 @@ impl Links {
     pub(super) async fn relist(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
         let _one = self.changing.lock().await;
         self.check_room(id)?;
-        trees_of(&peer)?;
+        self.check_peer(&peer)?;
         self.forget_kept(id).await?;
         self.take_over(id, peer).await
     }
@@ -83,7 +117,7 @@ impl Links {
     pub(super) async fn keep(&self, id: &ClusterId, peer: Peer) -> Result<(), Error> {
         let _one = self.changing.lock().await;
         self.check_room(id)?;
-        trees_of(&peer)?;
+        self.check_peer(&peer)?;
         if self.demand_peer(id).is_ok() {
             let said = format!("peer {id} is there already; remove it first");
             return Err(Error::new(ErrorKind::Conflict, said));
@@ -103,8 +137,9 @@ impl Links {
         let holds = |enrolled: &Enrolled| {
             enrolled.cursors.stored().iter().any(|(registered, _)| *registered == consumer(id))
         };
+        let doubted = self.entry(id).is_some_and(|entry| entry.bad.is_some());
         let known = self.demand_peer(id);
-        if known.is_err() && !self.enrolled().iter().any(holds) {
+        if known.is_err() && !doubted && !self.enrolled().iter().any(holds) {
             return known.map(|()| 0);
         }
         let note = self.note(id);
@@ -130,7 +165,7 @@ impl Links {
         let note = self.note(id);
         self.remember(id, Note { paused: true, ..note }).await?;
         let resting = self.shippers_of(id);
-        futures::future::join_all(resting.iter().map(ShipperHandle::stop)).await;
+        futures::future::join_all(resting.iter().map(|(shipper, _)| shipper.stop())).await;
         if let Some(server) = self.server() {
             server.pause(id);
         }
@@ -295,7 +330,8 @@ impl Links {
     }
 
     async fn remember(&self, id: &ClusterId, note: Note) -> Result<(), Error> {
-        if note != self.note(id) {
+        let doubted = self.entry(id).is_some_and(|entry| entry.bad.is_some());
+        if note != self.note(id) || doubted {
             store(&self.meta, id, &note).await?;
             let mut state = self.state.lock();
             state.roll.set_note(id, note);
@@ -320,8 +356,9 @@ impl Links {
             return Ok(());
         };
         let trees = trees_of(peer)?;
+        let limited = !peer.receive || !trees.is_empty();
         if let Some(server) = self.server() {
-            server.allow(id, (!trees.is_empty()).then_some(trees));
+            server.allow(id, limited.then(|| if peer.receive { trees } else { BTreeSet::new() }));
             if entry.note.paused {
                 server.pause(id);
             } else {
@@ -331,21 +368,20 @@ impl Links {
         Ok(())
     }
 
-    fn shippers_of(&self, id: &ClusterId) -> Vec<ShipperHandle> {
+    fn shippers_of(&self, id: &ClusterId) -> Vec<(ShipperHandle, TreeName)> {
         let state = self.state.lock();
-        state
-            .shippers
-            .iter()
-            .filter(|((peer, _), _)| peer == id)
-            .map(|(_, shipper)| shipper.clone())
-            .collect()
+        let of_peer = state.shippers.iter().filter(|((peer, _), _)| peer == id);
+        of_peer.map(|((_, tree), shipper)| (shipper.clone(), tree.clone())).collect()
     }
 
     /// Stops every shipper to a peer and forgets it.
     async fn end_shippers(&self, id: &ClusterId) {
         let ended = self.shippers_of(id);
-        futures::future::join_all(ended.iter().map(ShipperHandle::stop)).await;
+        futures::future::join_all(ended.iter().map(|(shipper, _)| shipper.stop())).await;
         self.state.lock().shippers.retain(|(peer, _), _| peer != id);
+        for (_, tree) in ended {
+            self.shipper_metrics.forget(&tree, id);
+        }
     }
 
     async fn release_all(&self, id: &ClusterId) -> Result<u64, Error> {

@@ -54,6 +54,7 @@ impl Cluster {
             if !running.trees.iter().any(|known| known.name == tree.name) {
                 next.trees.push(tree.clone());
                 self.0.set_config(next.clone());
+                self.0.links.flows.know(tree);
                 if let Err(error) = self.tree(&tree.name).await {
                     // It counts as new again when the file is mended.
                     next.trees.pop();

@@ -180,6 +180,16 @@ impl Sinks {
         handle.dead_letters().list().await
     }
 
+    /// Gives up one of them.
+    pub(super) async fn drop_letter(
+        &self,
+        tree: &TreeName,
+        name: &SinkName,
+        letter: &DeadLetter,
+    ) -> Result<(), Error> {
+        self.handle(tree, name)?.dead_letters().give_up(letter).await
+    }
+
     fn handle(&self, tree: &TreeName, name: &SinkName) -> Result<SinkHandle, Error> {
         let found = self.running.lock().get(&(tree.clone(), name.clone())).cloned();
         found.ok_or_else(|| self.nothing(tree, name))

@@ -159,6 +159,7 @@ pub(super) const SECTIONS: &[Section] = &[
                 "Its listen.replication, as http://HOST:PORT; may be missing when send = false.",
             ),
             key("send", Kind::Bool, "false: only receive from it."),
+            key("receive", Kind::Bool, "false: only send to it; nothing waits for writes of it."),
             key("trees", Kind::TextList, "The trees to exchange; empty: all."),
             key(
                 "forward",

@@ -284,6 +284,9 @@ pub struct Peer {
     /// Whether this cluster sends to it.
     #[serde(default = "Peer::default_send")]
     pub send: bool,
+    /// Whether it sends its own writes here. If not, it is not let in, and nothing waits for writes of it.
+    #[serde(default = "Peer::default_send")]
+    pub receive: bool,
     /// The trees that are exchanged; empty: all.
     #[serde(default)]
     pub trees: Vec<String>,
@@ -305,6 +308,7 @@ impl Peer {
             id: id.into(),
             url: Some(url.into()),
             send: true,
+            receive: true,
             trees: Vec::new(),
             forward: Forward::Never,
             rate_limit: Self::default_rate_limit(),

@@ -172,12 +172,7 @@ impl ClusterConfig {
                     format!("{:?} is listed twice; list each peer once", peer.id),
                 ));
             }
-            if peer.forward != Forward::Never && !peer.send {
-                problems.push(Problem::new(
-                    at("forward"),
-                    "nothing is sent to this peer, so nothing can be forwarded; write send = true, or forward = false",
-                ));
-            }
+            problems.extend(peer.ways().into_iter().map(|(key, said)| Problem::new(at(key), said)));
             self.check_peer_trees(peer, &at("trees"), problems);
             self.check_peer_url(peer, &at("url"), problems);
         }
@@ -192,13 +187,6 @@ impl ClusterConfig {
 
     fn check_peer_url(&self, peer: &Peer, key: &str, problems: &mut Vec<Problem>) {
         match peer.url.as_deref().map(url_host) {
-            None if peer.send => problems.push(Problem::new(
-                key,
-                format!(
-                    "is missing; give the address of {:?}, or write send = false to only receive from it",
-                    peer.id
-                ),
-            )),
             None => {}
             Some(Err(message)) => problems.push(Problem::new(key, message)),
             Some(Ok(host)) if is_loopback(host) => {}
@@ -239,6 +227,47 @@ impl ClusterConfig {
                 }
             }
         }
+    }
+}
+
+impl Peer {
+    /// What contradicts itself about the ways of an exchange: key and problem.
+    fn ways(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        if self.url.is_none() && self.send {
+            let said = "is missing; give the address of";
+            problems.push((
+                "url",
+                format!("{said} {:?}, or write send = false to only receive from it", self.id),
+            ));
+        }
+        if self.forward != Forward::Never && !self.send {
+            let said = "nothing is sent to this peer, so nothing can be forwarded; write send = true, or forward = false";
+            problems.push(("forward", said.to_owned()));
+        }
+        if !self.send && !self.receive {
+            let said = "nothing is sent to this peer, and nothing is taken from it; write send = true, or take it out";
+            problems.push(("receive", said.to_owned()));
+        }
+        problems
+    }
+
+    /// Why it cannot be a peer of a cluster, whoever says so: one line for each rule that it breaks. Its address is looked
+    /// at if peers are dialled by it.
+    pub(crate) fn problems(&self, cluster: &ClusterId, dials_urls: bool) -> Vec<String> {
+        let mut problems: Vec<String> =
+            self.ways().into_iter().map(|(key, said)| format!("{key}: {said}")).collect();
+        let name = ClusterId::new(&self.id).map(drop);
+        let trees = self.trees.iter().map(|tree| TreeName::new(tree).map(drop));
+        problems
+            .extend([name].into_iter().chain(trees).filter_map(|checked| Some(checked.err()?.to_string())));
+        if self.id == cluster.as_str() {
+            problems.push(format!("{:?} is this cluster itself; name the other one", self.id));
+        }
+        if let Some(Err(said)) = self.url.as_deref().filter(|_| dials_urls).map(url_host) {
+            problems.push(said);
+        }
+        problems
     }
 }
 

@@ -26,6 +26,10 @@ pub(super) enum AdminResource {
     SinkAction(String, SinkAction),
     /// What one sink's destination does not take.
     DeadLetters(String),
+    /// One of those: of a sink, an origin, a partition and an offset.
+    SinkLetter(String, String),
+    /// Deliver one of those after all.
+    SinkLetterReplay(String, String),
     /// What a tree cannot apply.
     TreeLetters(String),
     /// One of those: of a tree, an origin, a partition and an offset.
@@ -68,17 +72,23 @@ pub enum PeerAction {
     Seal,
 }
 
-/// What can be done with the dead letters of a tree; one of them is named by `ORIGIN/PARTITION/OFFSET`.
+/// What can be done with the dead letters of a tree or a sink; one of them is named by `ORIGIN/PARTITION/OFFSET`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LetterAction {
     /// List them.
     List,
     /// Show one, with its bytes.
     Show(String),
-    /// Apply it after all.
+    /// Apply or deliver it after all.
     Replay(String),
     /// Give it up.
     Drop(String),
+}
+
+impl LetterAction {
+    fn of_one(method: &Method, dot: String) -> Self {
+        if *method == Method::DELETE { Self::Drop(dot) } else { Self::Show(dot) }
+    }
 }
 
 /// An order of an operator.
@@ -93,12 +103,14 @@ pub enum Order {
         /// What.
         action: SinkAction,
     },
-    /// List what a sink's destination does not take.
+    /// Something with what a sink's destination does not take.
     DeadLetters {
         /// The sink's name.
         name: String,
         /// Its tree.
         tree: Option<String>,
+        /// What.
+        action: LetterAction,
     },
     /// Something with what a tree cannot apply.
     Letters {
@@ -143,6 +155,12 @@ impl AdminResource {
             ["sinks", name, "resume"] => Self::SinkAction((*name).to_owned(), SinkAction::Resume),
             ["sinks", name, "restart"] => Self::SinkAction((*name).to_owned(), SinkAction::Restart),
             ["dead-letters", name] => Self::DeadLetters((*name).to_owned()),
+            ["dead-letters", name, origin, partition, offset] => {
+                Self::SinkLetter((*name).to_owned(), format!("{origin}/{partition}/{offset}"))
+            }
+            ["dead-letters", name, origin, partition, offset, "replay"] => {
+                Self::SinkLetterReplay((*name).to_owned(), format!("{origin}/{partition}/{offset}"))
+            }
             ["trees", tree, "dead-letters"] => Self::TreeLetters((*tree).to_owned()),
             ["trees", tree, "dead-letters", origin, partition, offset] => {
                 Self::TreeLetter((*tree).to_owned(), format!("{origin}/{partition}/{offset}"))
@@ -161,11 +179,21 @@ impl AdminResource {
         })
     }
 
+    /// The parameters that an order takes.
+    fn parameters(&self, method: &Method) -> &'static [&'static str] {
+        match self {
+            Self::Sink(_) | Self::SinkAction(..) | Self::DeadLetters(_) | Self::PeerReseed(_) => &["tree"],
+            Self::SinkLetter(..) | Self::SinkLetterReplay(..) => &["tree"],
+            Self::Peer(_) if *method == Method::DELETE => &["until_restart"],
+            _ => &[],
+        }
+    }
+
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Sinks | Self::DeadLetters(_) | Self::TreeLetters(_) => "GET, HEAD",
-            Self::TreeLetter(..) => "GET, HEAD, DELETE",
-            Self::TreeLetterReplay(..) => "POST",
+            Self::TreeLetter(..) | Self::SinkLetter(..) => "GET, HEAD, DELETE",
+            Self::TreeLetterReplay(..) | Self::SinkLetterReplay(..) => "POST",
             Self::Sink(_) | Self::Peer(_) => "DELETE",
             Self::SinkAction(..) | Self::PeerReseed(_) | Self::PeerAction(..) => "POST",
             Self::Peers => "GET, HEAD, POST",
@@ -181,7 +209,15 @@ impl Api {
         query: Option<&str>,
         body: &mut Body,
     ) -> Result<Response, Error> {
-        let mut query = Query::parse(query, &["tree", "until_restart"])?;
+        let mut query = Query::parse(query, resource.parameters(method))?;
+        if !(resource == AdminResource::Peers && *method == Method::POST) {
+            let received = self.receive(body, ORDER_BYTES, "the limit of an order").await?;
+            if !received.bytes.is_empty() {
+                return Err(invalid(
+                    "this order takes no body: what it needs stands in its path and its parameters",
+                ));
+            }
+        }
         let tree = query.take_text("tree")?;
         let until_restart = match query.take_text("until_restart")?.as_deref() {
             None | Some("false") => false,
@@ -192,12 +228,16 @@ impl Api {
             AdminResource::Sinks => return Ok(json_answer(&json!({"sinks": self.site.status().sinks}))),
             AdminResource::Sink(name) => Order::Sink { name, tree, action: SinkAction::Remove },
             AdminResource::SinkAction(name, action) => Order::Sink { name, tree, action },
-            AdminResource::DeadLetters(name) => Order::DeadLetters { name, tree },
+            AdminResource::DeadLetters(name) => Order::DeadLetters { name, tree, action: LetterAction::List },
+            AdminResource::SinkLetter(name, dot) => {
+                Order::DeadLetters { name, tree, action: LetterAction::of_one(method, dot) }
+            }
+            AdminResource::SinkLetterReplay(name, dot) => {
+                Order::DeadLetters { name, tree, action: LetterAction::Replay(dot) }
+            }
             AdminResource::TreeLetters(tree) => Order::Letters { tree, action: LetterAction::List },
             AdminResource::TreeLetter(tree, dot) => {
-                let drop = *method == Method::DELETE;
-                let action = if drop { LetterAction::Drop(dot) } else { LetterAction::Show(dot) };
-                Order::Letters { tree, action }
+                Order::Letters { tree, action: LetterAction::of_one(method, dot) }
             }
             AdminResource::TreeLetterReplay(tree, dot) => {
                 Order::Letters { tree, action: LetterAction::Replay(dot) }
@@ -236,6 +276,15 @@ mod tests {
         assert_eq!(parse("peers/a/reseed").map(|resource| resource.methods()), Some("POST"));
         assert_eq!(parse("peers/a/seal"), Some(AdminResource::PeerAction("a".into(), PeerAction::Seal)));
         assert_eq!(parse("sinks/a").map(|resource| resource.methods()), Some("DELETE"));
+        let [get, delete] = [Method::GET, Method::DELETE];
+        assert_eq!(AdminResource::Peer("a".into()).parameters(&delete), ["until_restart"]);
+        assert!(
+            AdminResource::PeerAction("a".into(), PeerAction::Pause).parameters(&Method::POST).is_empty()
+        );
+        assert!(
+            AdminResource::TreeLetters("t".into()).parameters(&get).is_empty(),
+            "its tree is in its path"
+        );
         for bad in ["", "sink", "sinks/a/halt", "sinks/a/pause/now", "dead-letters", "peers/a/b"] {
             assert_eq!(parse(bad), None, "{bad}");
         }

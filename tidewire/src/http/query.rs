@@ -22,7 +22,9 @@ impl Query {
             let Some(name) = known.iter().find(|known| **known == name) else {
                 let known = known.join(", ");
                 return Err(invalid(match known.as_str() {
-                    "" => "this path takes no query; a '?' in a key is sent as %3F".to_owned(),
+                    "" => format!(
+                        "unknown parameter {name:?}: this path takes no query; a '?' in a key is sent as %3F"
+                    ),
                     known => format!("unknown parameter {name:?}; there are {known}"),
                 }));
             };

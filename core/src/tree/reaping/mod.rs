@@ -14,6 +14,8 @@ mod reading;
 mod report;
 
 #[cfg(test)]
+mod steps_tests;
+#[cfg(test)]
 mod tests;
 
 pub use pass::ReapTerms;

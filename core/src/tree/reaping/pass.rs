@@ -160,7 +160,7 @@ impl Tree {
         }
         *self.0.reaper.scanned.lock() = Some(scan);
         if graves.ranges > 0 {
-            gone += self.0.applied.state.write().reap_ranges();
+            gone += self.take_out_ranges().await?;
         }
         if gone.total() > 0 {
             self.sweep().await?;
@@ -168,16 +168,32 @@ impl Tree {
         Ok(gone)
     }
 
+    async fn take_out_ranges(&self) -> Result<Graves, Error> {
+        let (applied, most) = (self.0.applied.clone(), self.0.limits.reap_slots);
+        let taken = self.0.tasks.blocking(move || {
+            let (mut went, mut after) = (Graves::default(), None::<Box<[u8]>>);
+            loop {
+                let (next, more) = applied.state.write().reap_ranges(after.as_deref(), most);
+                went += more;
+                after = next;
+                if after.is_none() {
+                    return went;
+                }
+            }
+        });
+        taken.await
+    }
+
     /// Gives up the places of what was reaped, once there are many.
     async fn sweep(&self) -> Result<(), Error> {
-        let applied = self.0.applied.clone();
+        let (applied, most) = (self.0.applied.clone(), self.0.limits.reap_slots);
         let swept = self.0.tasks.blocking(move || {
-            while applied.state.read().settle_some() {}
+            applied.settle();
             if !applied.state.write().begin_sweep() {
                 return;
             }
             while applied.state.read().sweep_some() {}
-            applied.state.write().end_sweep();
+            while applied.state.write().end_sweep(most) {}
         });
         swept.await
     }

@@ -12,7 +12,7 @@ use crate::tree::entry::Entry;
 use crate::tree::tests::{Site, ready_groups};
 use crate::tree::{ApplyTarget, Members, Operation, PutOptions, Row, Tree};
 
-fn alone(tree: &Tree) {
+pub(super) fn alone(tree: &Tree) {
     tree.declare_members(Members::default());
 }
 

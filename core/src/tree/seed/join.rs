@@ -106,7 +106,7 @@ impl Join {
         if !self.here.is_empty() || self.at_end {
             return;
         }
-        while applied.state.read().settle_some() {}
+        applied.settle();
         self.here = applied.state.read().export(self.after.as_deref(), PIECE_BYTES).into();
         match self.here.back() {
             Some(last) => self.after = Some(last.key.clone()),

@@ -219,7 +219,7 @@ pub(in crate::tree) fn read_some(
     most: usize,
 ) -> (Option<Bytes>, u64) {
     // New keys are put in order first, a few at a time: all at once would hold up the writes.
-    while applied.state.read().settle_some() {}
+    applied.settle();
     let (mut taken, mut last) = (0, None);
     let state = applied.state.read();
     state.walk(

@@ -3,6 +3,7 @@
 //! A place in the order of keys cannot be given up at once: what was reaped stays there, invisible, until a sweep has
 //! passed; then its slot is used again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::State;
@@ -20,9 +21,11 @@ pub(super) struct Leavings {
     /// Slots that the order of keys still knows.
     gone: Vec<u32>,
     /// Slots that nothing knows any more.
-    vacant: Vec<u32>,
-    /// How many of those that are gone a sweep passes over now.
+    vacant: BTreeSet<u32>,
+    /// How many of those that are gone, the first ones, a sweep passes over now.
     swept: usize,
+    /// Which part of the table gives memory back next, at the end of a sweep.
+    shrinking: usize,
     readings: Arc<()>,
 }
 
@@ -103,10 +106,15 @@ impl State {
         self.leavings.gone.push(known);
     }
 
-    /// Forgets the deleted ranges that may go.
-    pub(in crate::tree) fn reap_ranges(&mut self) -> Graves {
-        let ranges = self.ranges.forget(self.progress.reaped) as u64;
-        Graves { ranges, ..Graves::default() }
+    /// Forgets the deleted ranges that may go, of `most` after a key. Answers after which key to go on, None at the end,
+    /// and what went.
+    pub(in crate::tree) fn reap_ranges(
+        &mut self,
+        after: Option<&[u8]>,
+        most: usize,
+    ) -> (Option<Box<[u8]>>, Graves) {
+        let (next, ranges) = self.ranges.forget(after, most, self.progress.reaped);
+        (next, Graves { ranges: ranges as u64, ..Graves::default() })
     }
 
     /// Begins to give up the places of what was reaped in the order of keys, if it is worth while. Says whether it is.
@@ -127,23 +135,36 @@ impl State {
         self.index.lock().sweep_some(|slot| self.entries[slot as usize].is_gone())
     }
 
-    /// Ends a sweep: the slots of what was reaped are used again, and memory is given back.
-    pub(in crate::tree) fn end_sweep(&mut self) {
-        let later = self.leavings.gone.split_off(std::mem::take(&mut self.leavings.swept));
-        for slot in std::mem::replace(&mut self.leavings.gone, later) {
-            self.entries[slot as usize].vacate();
-            self.leavings.vacant.push(slot);
+    /// Ends a sweep, about `most` slots at a time: the slots of what was reaped are used again, and memory is given back.
+    /// Says whether there is more to do.
+    pub(in crate::tree) fn end_sweep(&mut self, most: usize) -> bool {
+        let Self { entries, table, leavings, .. } = self;
+        let Leavings { gone, vacant, swept, shrinking, .. } = leavings;
+        if *swept > 0 {
+            let from = swept.saturating_sub(most);
+            for at in (from..*swept).rev() {
+                // What is gone since the sweep began moves up, and is no more among those that it has passed.
+                let slot = gone.swap_remove(at);
+                entries[slot as usize].vacate();
+                vacant.insert(slot);
+            }
+            *swept = from;
+            return true;
         }
-        while self.entries.last().is_some_and(Entry::is_vacant) {
-            self.entries.pop();
+        for _ in 0..most {
+            if !entries.last().is_some_and(Entry::is_vacant) {
+                let more = table.shrink(*shrinking);
+                *shrinking = if more { *shrinking + 1 } else { 0 };
+                if !more && entries.len() < entries.capacity() / 4 {
+                    entries.shrink_to(entries.len() * 2);
+                    gone.shrink_to(gone.len() * 2);
+                }
+                return more;
+            }
+            entries.pop();
+            vacant.pop_last();
         }
-        let slots = self.entries.len();
-        self.leavings.vacant.retain(|slot| (*slot as usize) < slots);
-        self.leavings.vacant.shrink_to(self.leavings.vacant.len() * 2);
-        if slots < self.entries.capacity() / 4 {
-            self.entries.shrink_to(slots * 2);
-        }
-        self.table.shrink();
+        true
     }
 
     /// How many slots there are, free ones included.
@@ -152,9 +173,15 @@ impl State {
         self.entries.len()
     }
 
+    /// The most keys that were put in order under one lock of the state.
+    #[cfg(test)]
+    pub(in crate::tree) fn most_sorted(&self) -> usize {
+        self.index.lock().most_sorted
+    }
+
     /// Puts an entry into a slot that is free. Answers which.
     pub(super) fn put_somewhere(&mut self, fresh: Entry) -> u32 {
-        if let Some(slot) = self.leavings.vacant.pop() {
+        if let Some(slot) = self.leavings.vacant.pop_first() {
             self.entries[slot as usize] = fresh;
             return slot;
         }
