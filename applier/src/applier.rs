@@ -27,7 +27,7 @@ use crate::faults::{Attempts, TRIES};
 use crate::gate::{Batch, Gate, page_cost};
 use crate::judging::{park_and_apply, tell_given_up, tell_taken};
 use crate::late::{LeftOut, take_late};
-use crate::metrics::{ApplierMetrics, OriginMetrics, PeerMetrics, show_dead_letters, took};
+use crate::metrics::{ApplierMetrics, OriginMetrics, show_dead_letters, took};
 use crate::pause::Stall;
 use crate::port::Port;
 use crate::seeding::{Import, Shown};
@@ -151,13 +151,9 @@ impl Applier {
         entry.1.clone()
     }
 
-    /// The series of a peer, which exist from here on.
-    pub(crate) fn peer_metrics(&self, peer: &ClusterId) -> PeerMetrics {
-        self.0.metrics.peer(&self.0.identity.tree, peer)
-    }
-
-    pub(crate) fn forget_peer_metrics(&self, peer: &ClusterId) {
-        self.0.metrics.forget(&self.0.identity.tree, peer);
+    /// The families of series.
+    pub(crate) fn families(&self) -> &ApplierMetrics {
+        &self.0.metrics
     }
 
     /// The name of an origin, as far as it is known here.

@@ -45,7 +45,8 @@ impl Peer {
     }
 
     fn slot(&mut self, peer: &ClusterId, applier: &Applier) -> Arc<Slot> {
-        let new = || Arc::new(Slot::new(peer.clone(), applier.peer_metrics(peer)));
+        let new =
+            || Arc::new(Slot::new(peer.clone(), applier.families().peer(&applier.identity().tree, peer)));
         self.slots.entry(applier.identity().tree.clone()).or_insert_with(new).clone()
     }
 }
@@ -173,7 +174,7 @@ impl Server {
                 let others = state.peers.values().filter_map(|other| other.slots.get(tree));
                 let brought: BTreeSet<OriginTag> = others.flat_map(|slot| slot.carried()).collect();
                 origins.retain(|origin| !brought.contains(origin));
-                state.trees.get(tree).inspect(|applier| applier.forget_peer_metrics(peer));
+                state.trees.get(tree).inspect(|applier| applier.families().forget(tree, peer));
                 forgotten.extend(state.trees.get(tree).map(|applier| (applier.clone(), origins)));
             }
             forgotten

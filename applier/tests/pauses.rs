@@ -6,9 +6,9 @@ use tidewire_applier::{ReceiveState, Settings};
 use tidewire_core::id::PageId;
 use tidewire_core::transport::marks::encode_offsets;
 use tidewire_core::transport::pages::split;
-use tidewire_core::transport::wire::{Heartbeat, frame::Body};
+use tidewire_core::transport::wire::{ForwardedOrigin, Heartbeat, Hello, frame::Body};
 
-use crate::rig::{Caller, Here, covered, origin, settle};
+use crate::rig::{Caller, Here, covered, hello, origin, settle};
 
 /// Every acknowledgement within some seconds.
 async fn acks_of(caller: &mut Caller, seconds: u64) -> Vec<tidewire_core::transport::wire::Ack> {
@@ -108,6 +108,32 @@ async fn f51_what_a_peer_has_still_to_send_counts_at_the_receiving_end() {
         let shown = peer_metric(&here, &format!("tidewire_receive_lag_{name}"), "x");
         assert!(shown >= least, "{name}: {shown}");
     }
+    here.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn f51_a_relays_promise_of_another_origin_does_not_say_that_nothing_is_still_to_come() {
+    let here = Here::open(Settings::default()).await;
+    let (mut x, mut y) = (origin("x"), origin("y"));
+    (0..9).for_each(|_| x.commit(&[&["a"]]));
+    let forwarded = vec![ForwardedOrigin { name: y.cluster.to_string(), incarnation: y.incarnation.get() }];
+    let mut caller = here.hello_as(&x, Hello { forwarded, ..hello(&x, 1) }).await.unwrap();
+    let mut parts = split(&x.page(PageId::new(1), 0, 1));
+    let last = parts.last_mut().unwrap();
+    last.tails = encode_offsets(&x.ends(9));
+    last.tail_bytes = 5_000;
+    for part in parts {
+        caller.send(Body::Page(part)).await;
+    }
+    caller.acked(1).await;
+    caller.send(Body::Heartbeat(y.heartbeat())).await;
+    settle().await;
+    let lag = here.status("x").lag;
+    assert_eq!((lag.entries, lag.bytes), (8, 5_000), "what y promises says nothing of the log of x");
+    let own = Heartbeat { tails: encode_offsets(&x.ends(1)), ..x.heartbeat() };
+    caller.send(Body::Heartbeat(own)).await;
+    settle().await;
+    assert_eq!(here.status("x").lag.bytes, 0, "behind the own promise there is nothing");
     here.check();
 }
 

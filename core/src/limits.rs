@@ -80,6 +80,9 @@ pub struct Limits {
     /// How long a write of another cluster may wait for what it depends on before neighbours that forward on demand are
     /// asked for it; zero: none is ever asked.
     pub relay_after: Duration,
+    /// Bytes of other clusters' writes that may wait in a tree to be applied, for room or for what they depend on. Then
+    /// peers wait; each may bring one page all the same.
+    pub apply_buffer_bytes: u64,
     /// How long the dead are kept at least though nothing older can arrive: a cluster that joins and writes before it has
     /// heard of them is not refused unless its clock is further behind than this.
     pub reap_after: Duration,
@@ -116,6 +119,7 @@ impl Default for Limits {
             wal_retention: Duration::ZERO,
             wal_max_bytes: 0,
             relay_after: Duration::from_secs(5),
+            apply_buffer_bytes: 16 * 1024 * 1024,
             reap_after: Duration::from_mins(1),
             reap_slots: 4096,
             linger: Duration::from_micros(50),

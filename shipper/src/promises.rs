@@ -77,23 +77,28 @@ impl Promises {
 
     /// Gives out what is due, by origin; everything that was taken over has left.
     pub(crate) fn take(&mut self) -> Vec<(OriginTag, Promise)> {
-        let mut due = self.take_free();
-        for (origin, promise) in std::mem::take(&mut self.due) {
-            // A later one may have left before.
-            if promise.closed >= self.known.get(origin) {
-                self.known.raise(origin, promise.closed);
-                due.push((origin, promise));
+        let mut due = std::mem::take(&mut self.due);
+        // A later one may have left before.
+        due.retain(|origin, promise| promise.closed >= self.known.get(*origin));
+        for (origin, promise) in std::mem::take(&mut self.free) {
+            match due.get(&origin) {
+                Some(other) if other.closed >= promise.closed => {}
+                _ => _ = due.insert(origin, promise),
             }
         }
-        due
+        self.give_out(due)
     }
 
     /// Gives out what is due though something is open, by origin.
     pub(crate) fn take_free(&mut self) -> Vec<(OriginTag, Promise)> {
         let free = std::mem::take(&mut self.free);
-        for (origin, promise) in &free {
+        self.give_out(free)
+    }
+
+    fn give_out(&mut self, promises: BTreeMap<OriginTag, Promise>) -> Vec<(OriginTag, Promise)> {
+        for (origin, promise) in &promises {
             self.known.raise(*origin, promise.closed);
         }
-        free.into_iter().collect()
+        promises.into_iter().collect()
     }
 }

@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidewire_core::causal::OriginMarks;
 use tidewire_core::error::LinkError;
 use tidewire_core::feed::{Cursor, Resolved};
-use tidewire_core::id::{
-    ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PageId, PartitionId, SessionNumber,
-};
+use tidewire_core::id::{ClusterId, Hlc, Lsn, OriginTag, PageId, SessionNumber};
 use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
 use tidewire_core::record::{Block, FramedBlock, Group};
 use tidewire_core::transport::marks::{decode_origin, decode_vector, encode_offsets};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidewire_core::causal::VersionVector;
 use tidewire_core::feed::{Batch, FeedReader, FeedSource};
-use tidewire_core::id::{Incarnation, Lsn, OriginTag, TreeName};
+use tidewire_core::id::{Incarnation, Lsn, Offset, OriginTag, PartitionId, TreeName};
 use tidewire_core::record::{BlockBuilder, Mutation};
 use tidewire_core::sink::MemFeed;
 use tidewire_core::transport::marks::encode_origin;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tidewire_core::causal::OriginMarks;
 use tidewire_core::clock::WallClock;
 use tidewire_core::feed::Cursor;
@@ -16,7 +17,8 @@ use crate::ledger::Covered;
 use crate::metrics::PeerMetrics;
 
 /// What a shipper does now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ShipperState {
     /// There is no session; the reason says what the last attempt met.
     Connecting,

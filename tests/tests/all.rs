@@ -9,6 +9,7 @@ mod collecting;
 mod dead_letters;
 mod effective;
 mod flow;
+mod full_buffers;
 mod gaps;
 mod golden;
 mod kills;

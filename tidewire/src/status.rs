@@ -261,40 +261,8 @@ pub enum Direction {
     Receive,
 }
 
-/// What a link is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PeerState {
-    /// Not connected; trying.
-    Connecting,
-    /// Connected and behind.
-    Streaming,
-    /// Connected and complete.
-    CaughtUp,
-    /// Connected, and held back by what the reason names.
-    Waiting,
-    /// Stopped by the operator.
-    Paused,
-    /// Refused by one side; the reason says what to do.
-    Refused,
-    /// What it needs is no longer in the log; it must be seeded again.
-    FellOff,
-}
-
-impl PeerState {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Connecting => "connecting",
-            Self::Streaming => "streaming",
-            Self::CaughtUp => "caught_up",
-            Self::Waiting => "waiting",
-            Self::Paused => "paused",
-            Self::Refused => "refused",
-            Self::FellOff => "fell_off",
-        }
-    }
-}
+/// What a link is doing, whichever way.
+pub use tidewire_shipper::ShipperState as PeerState;
 
 /// One link: a peer, a tree, a direction.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

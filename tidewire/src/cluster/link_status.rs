@@ -3,7 +3,7 @@
 use tidewire_applier::{Held, ReceiveState, ReceiveStatus};
 use tidewire_core::id::{ClusterId, TreeName};
 use tidewire_core::tree::LogView;
-use tidewire_shipper::{ShipperState, ShipperStatus};
+use tidewire_shipper::ShipperStatus;
 
 use super::links::{Enrolled, Links, consumer};
 use crate::status::{ComesFrom, Direction, Lag, PeerState, PeerStatus, WaitingPins, WaitingStatus, WaitsFor};
@@ -79,17 +79,9 @@ fn send_status(peer: &ClusterId, tree: &TreeName, status: &ShipperStatus, pins: 
         id: peer.to_string(),
         tree: tree.to_string(),
         direction: Direction::Send,
-        state: match status.state {
-            ShipperState::Connecting => PeerState::Connecting,
-            ShipperState::Streaming => PeerState::Streaming,
-            ShipperState::CaughtUp => PeerState::CaughtUp,
-            ShipperState::Waiting => PeerState::Waiting,
-            ShipperState::Paused => PeerState::Paused,
-            ShipperState::Refused => PeerState::Refused,
-            ShipperState::FellOff => PeerState::FellOff,
-        },
+        state: status.state,
         reason: match status.state {
-            ShipperState::Paused => status.reason.clone().or_else(|| Some(paused())),
+            PeerState::Paused => status.reason.clone().or_else(|| Some(paused())),
             _ => status.reason.clone(),
         },
         lag: Lag { entries: status.lag.entries, bytes: status.lag.bytes, seconds: status.lag.seconds as f64 },

@@ -168,7 +168,12 @@ impl Links {
             apply_bytes: (limits.pending_bytes as u64 / 2).max(4 * 1024),
             relay_after: limits.relay_after,
             apply_after,
+            buffer_bytes: limits.apply_buffer_bytes,
             ..tidewire_applier::Settings::default()
+        };
+        let settings = tidewire_applier::Settings {
+            initial_credit_bytes: settings.initial_credit_bytes.min(settings.buffer_bytes),
+            ..settings
         };
         let applier = Applier::spawn(tasks, Arc::new(tree.clone()), settings, &self.applier_metrics)?;
         if let Some(server) = &*self.server.lock() {
@@ -212,7 +217,7 @@ impl Links {
             let (names, me) = (state.names.clone(), self.id.clone());
             let config = ShipperConfig {
                 peer: DialTarget { peer: missing.peer, url: missing.url },
-                forward: missing.settings.forward.for_shipper(),
+                forward: missing.settings.forward,
                 hold: hold(&missing.enrolled.cursors, &consumer),
                 boot: self.boot,
                 known_clusters: Arc::new(move || names.lock().iter().chain([&me]).cloned().collect()),

@@ -7,7 +7,6 @@
 mod difference;
 #[cfg(feature = "server")]
 mod file;
-mod forward;
 #[cfg(feature = "server")]
 mod print;
 mod problem;
@@ -22,7 +21,6 @@ mod wrong_files;
 pub(crate) use difference::needs_restart;
 #[cfg(feature = "server")]
 pub use file::load;
-pub use forward::Forward;
 #[cfg(feature = "server")]
 pub use print::{example, show};
 pub use problem::{ConfigError, Problem};
@@ -31,3 +29,4 @@ pub use settings::{
     OnStall, Peer, SinkConfig, SinkStart, TreeConfig,
 };
 pub use tidewire_core::units::{ByteSize, HumanDuration};
+pub use tidewire_shipper::Forward;

@@ -36,6 +36,17 @@ impl Api {
         answer(self.agent.get(format!("{}{path}", self.base)).call())
     }
 
+    /// An order without a body: status and what was said.
+    pub(super) fn admin(&self, method: &str, path: &str) -> (u16, String) {
+        let url = format!("{}{path}", self.base);
+        let sent = match method {
+            "GET" => self.agent.get(url).call(),
+            "DELETE" => self.agent.delete(url).call(),
+            _ => self.agent.post(url).send_empty(),
+        };
+        answer(sent).expect("the server answers")
+    }
+
     pub(super) fn put(&self, key: &str, value: &[u8]) -> Answer {
         answer(self.agent.put(format!("{}/v1/trees/{TREE}/keys/{key}", self.base)).send(value))
     }

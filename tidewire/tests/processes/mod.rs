@@ -13,6 +13,7 @@ mod garbage;
 mod idle_trees;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod letters;
 mod load;
 mod memory;
 mod mistakes;

@@ -53,7 +53,7 @@ fn a_peer_is_added_paused_resumed_restarted_and_removed_on_the_command_line() {
     let list = done(&a, &["peers", "list"]);
     assert!(list.contains("peers add") && list.contains("paused by the operator"), "{list}");
     let json = done(&a, &["peers", "list", "--json"]);
-    assert!(json.contains(r#""state":"paused""#), "{json}");
+    assert!(json.contains(r#""state":"paused""#) && json.contains(r#""members":[{"id":"b""#), "{json}");
     done(&a, &["peers", "resume", "b"]);
     gets(&b, "k3", "v");
     gets(&a, "k4", "v");
