@@ -9,6 +9,7 @@ mod raft;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+mod site_log;
 mod tide_log;
 mod tide_site;
 mod walrus;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidewire_core::clock::{HybridClock, SystemClock};
 use tidewire_core::disk::{Disk, RealDisk};
-use tidewire_core::id::{ClusterId, Incarnation, TreeName};
+use tidewire_core::id::{ClusterId, TreeName};
 use tidewire_core::limits::Limits;
 use tidewire_core::meta::{RedbMeta, StoredCeiling};
 use tidewire_core::metrics::Metrics;
@@ -14,7 +14,6 @@ use tidewire_core::random::Random;
 use tidewire_core::record::MergeMode;
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::tree::{Consistency, Tree, TreeConfig, TreeMetrics};
-use tidewire_core::wal::file::Manifest;
 use tidewire_core::wal::{CommitRunner, WalMetrics};
 
 use crate::failure::Outcome;
@@ -57,18 +56,6 @@ pub async fn new_site(dir: &Path) -> Outcome<Site> {
 }
 
 impl Site {
-    /// What a new log of this cluster says about itself.
-    pub fn manifest(&self, tree: &TreeName, partitions: u16) -> Manifest {
-        Manifest {
-            incarnation: Incarnation::new(self.random.id()),
-            cluster: self.cluster.clone(),
-            tree: tree.clone(),
-            partitions,
-            merge: MergeMode::default(),
-            origins: Default::default(),
-        }
-    }
-
     /// Opens a tree, or creates it. Snapshots are written only when somebody asks for one.
     pub async fn tree(&self, name: &str, partitions: u16) -> Outcome<Tree> {
         let config = TreeConfig {
@@ -89,12 +76,5 @@ impl Site {
             tree_metrics: self.tree_metrics.clone(),
         };
         Ok(Tree::open(config).await?)
-    }
-
-    /// Groups made durable so far, each with one sync.
-    pub fn groups(&self) -> u64 {
-        let text = self.metrics.render();
-        let lines = text.lines().filter(|line| line.starts_with("tidewire_committed_groups_total"));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 }

@@ -36,14 +36,14 @@ pub(super) struct Entry {
     pub(super) listed: Option<Peer>,
     /// What is remembered.
     pub(super) note: Note,
-    /// Why what was kept cannot be a peer, if so: nothing is exchanged with it, and nothing is given up that is held for it.
+    /// Why what is remembered cannot be, if so: nothing is exchanged with it, and nothing is given up that is held for it.
     pub(super) bad: Option<String>,
 }
 
 impl Entry {
     /// How writes are exchanged with it, if it is a peer at all.
     pub(super) fn peer(&self) -> Option<&Peer> {
-        self.listed.as_ref().or(self.note.kept.as_ref().filter(|_| self.bad.is_none()))
+        self.listed.as_ref().or(self.note.kept.as_ref()).filter(|_| self.bad.is_none())
     }
 
     /// The same, unless it was sealed out.
@@ -254,9 +254,15 @@ mod tests {
         let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
         let change = MetaChange::put("peer/b", "paused = true\nsince = 7\n");
         meta.commit(vec![change]).await.expect("stored");
-        let error = Roll::read(meta.as_ref()).await.expect_err("unknown");
-        assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert!(error.to_string().contains("peer/b"), "{error}");
+        let mut roll = Roll::read(meta.as_ref()).await.expect("read");
+        let (doubtful, tree) = (roll.doubt(|_| Ok(())), TreeName::new("t").expect("a name"));
+        assert!(doubtful.len() == 1 && doubtful[0].1.contains("peer/b"), "{doubtful:?}");
+        // It may have been paused or sealed: whoever lists it does not know.
+        roll.list(&id("b"), Some(Peer::new("b", "http://127.0.0.1:1")));
+        assert_eq!(roll.active().count(), 0);
+        assert!(roll.sends(&id("b"), &tree) && roll.members(&tree).joined.contains(&id("b")));
+        roll.set_note(&id("b"), Note::default());
+        assert_eq!(roll.active().count(), 1);
     }
 
     #[test]

@@ -342,9 +342,10 @@ impl Links {
 
     async fn forget_kept(&self, id: &ClusterId) -> Result<(), Error> {
         let note = self.note(id);
-        if note.kept.is_some() {
-            tracing::info!(peer = %id, "the configuration lists this peer now; what was added at run time counts no more");
+        if note.kept.is_none() {
+            return Ok(());
         }
+        tracing::info!(peer = %id, "the configuration lists this peer now; what was added at run time counts no more");
         self.remember(id, Note { kept: None, ..note }).await
     }
 
@@ -352,7 +353,7 @@ impl Links {
     fn let_in(&self, id: &ClusterId) -> Result<(), Error> {
         let Some(entry) = self.entry(id) else { return Ok(()) };
         let Some(peer) = entry.active() else {
-            tracing::warn!(peer = %id, "the peer is sealed out; nothing is exchanged with it until it is resumed");
+            tracing::warn!(peer = %id, "the peer is sealed out, or what is remembered of it cannot be: nothing is exchanged with it");
             return Ok(());
         };
         let trees = trees_of(peer)?;

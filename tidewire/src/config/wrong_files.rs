@@ -11,7 +11,12 @@ const PEER: &str = "[[peers]]\nid = \"us-east\"\nurl = \"http://127.0.0.1:7410\"
 
 /// Appended to `ID`, `TREE` and `PEER` (lines 1 to 7), so that a case is only what is wrong; line 8 is its first.
 const AFTER_A_PEER: &[Case] = &[
-    ("sned = false", 8, "peers[0].sned", &["did you mean \"send\"", "id, url, send, trees, forward"]),
+    (
+        "sned = false",
+        8,
+        "peers[0].sned",
+        &["did you mean \"send\"", "id, url, send, receive, trees, forward"],
+    ),
     ("send = \"no\"", 8, "peers[0].send", &["\"no\"", "true or false"]),
     ("trees = [\"ordres\"]", 8, "peers[0].trees", &["no tree \"ordres\"", "allowed: orders"]),
     ("trees = \"orders\"", 8, "peers[0].trees", &["a list of texts"]),
