@@ -27,6 +27,7 @@ pub struct Site {
     pub clock: Arc<HybridClock>,
     pub runner: CommitRunner,
     pub random: Random,
+    #[allow(dead_code, reason = "the replication bench counts no syncs")]
     pub metrics: Metrics,
     pub wal_metrics: WalMetrics,
     pub tree_metrics: TreeMetrics,

@@ -65,7 +65,7 @@ fn f35_a_dead_letter_is_listed_shown_dropped_and_replayed_and_survives_a_kill() 
     let (code, said) = tidewire(&b, &["dead-letters", "drop", TREE, &first]);
     assert!(code == Some(0) && said.contains("never applied"), "{said}");
     assert_eq!(list(&b).len(), 1);
-    b.terminate();
+    b.kill();
     b.configure(&[("a", a.replication_port())], "");
     b.start();
     let path = format!("/v1/admin/trees/{TREE}/dead-letters/{second}");
