@@ -10,6 +10,7 @@
 //! ```
 //! # use std::sync::Arc;
 //! # use tidewire_applier::{Applier, ApplierMetrics, ReceiveState, Server, ServerConfig, Settings};
+//! # use tidewire_core::sink::News;
 //! # use tidewire_core::tasks::{Tasks, Threads};
 //! # use tidewire_core::transport::{MemNetwork, Transport};
 //! # use tidewire_core::tree::{Consistency, MemTarget, MergeMode, TreeIdentity};
@@ -26,7 +27,7 @@
 //! # let transport = MemNetwork::new(&Random::from_seed(1)).endpoint(&cluster);
 //! let metrics = ApplierMetrics::new(&Metrics::default());
 //! let applier = Applier::spawn(&tasks, orders, Settings::default(), &metrics)?;
-//! let config = ServerConfig { cluster, boot: BootId::new(1) };
+//! let config = ServerConfig { cluster, boot: BootId::new(1), news: News::default() };
 //! let server = Server::spawn(&tasks, transport.listen().await?, config);
 //! server.enroll_tree(applier);
 //! server.allow(&ClusterId::new("us-east")?, None);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, SessionNumber, TreeName};
+use tidewire_core::sink::News;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::{Link, Listener, wire};
 use tokio::sync::Semaphore;
@@ -27,6 +28,8 @@ pub struct ServerConfig {
     pub cluster: ClusterId,
     /// This run of it.
     pub boot: BootId,
+    /// Where to say that a peer came in: whoever could not be reached may be there again too.
+    pub news: News,
 }
 
 /// A peer that may call.
@@ -278,7 +281,9 @@ impl Inner {
             if let Some(applier) = state.trees.get(&caller.tree) {
                 applier.metrics(&caller.peer).two_copies.inc();
             }
-        })
+        })?;
+        self.config.news.tell();
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use tidewire_core::id::{BootId, Hlc};
 use tidewire_core::limits::Limits;
 use tidewire_core::metrics::Metrics;
 use tidewire_core::random::Random;
+use tidewire_core::sink::News;
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::transport::wire::{Frame, frame::Body};
 use tidewire_core::transport::{DialTarget, MemNetwork, Transport};
@@ -82,7 +83,7 @@ impl Run {
         let families = ApplierMetrics::new(&metrics);
         let applier = Applier::spawn(&tasks, target, Settings::default(), &families).unwrap();
         let listener = network.endpoint(&name("here")).listen().await.unwrap();
-        let config = ServerConfig { cluster: name("here"), boot: BootId::new(boot) };
+        let config = ServerConfig { cluster: name("here"), boot: BootId::new(boot), news: News::default() };
         let server = Server::spawn(&tasks, listener, config);
         server.enroll_tree(applier);
         server.allow(&name("x"), None);

@@ -10,6 +10,7 @@ use tidewire_applier::{
 use tidewire_core::id::{BootId, ClusterId, Hlc, Incarnation, OriginTag, PageId, TreeName};
 use tidewire_core::metrics::Metrics;
 use tidewire_core::random::Random;
+use tidewire_core::sink::News;
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::transport::pages::split;
 use tidewire_core::transport::wire::{Ack, Frame, Goodbye, Hello, Refusal, Welcome, frame::Body};
@@ -69,7 +70,7 @@ impl Here {
         let families = ApplierMetrics::new(&metrics);
         let applier = Applier::spawn(&tasks, target.clone(), settings, &families).unwrap();
         let listener = network.endpoint(&name("here")).listen().await.unwrap();
-        let config = ServerConfig { cluster: name("here"), boot: BootId::new(1) };
+        let config = ServerConfig { cluster: name("here"), boot: BootId::new(1), news: News::default() };
         let server = Server::spawn(&tasks, listener, config);
         server.enroll_tree(applier.clone());
         for peer in ["x", "y", "z"] {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use cap::Cap;
 use tidewire_core::random::Random;
 use tidewire_core::trials::{Decoder, Seeds, mutate};
-use tidewire_core::{record, transport, tree, wal};
+use tidewire_core::{cursors, record, transport, tree, wal};
 
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
@@ -28,7 +28,8 @@ const CLAIM: &str = "no_bytes_make_a_decoder_panic_take_memory_or_believe_what_a
 const ROUNDS: usize = 40;
 
 fn decoders() -> Vec<Decoder> {
-    [record::DECODERS, wal::file::DECODERS, tree::DECODERS, transport::DECODERS].concat()
+    let rooms = [record::DECODERS, wal::file::DECODERS, transport::DECODERS, cursors::DECODERS];
+    rooms.iter().chain(tree::DECODERS).copied().flatten().cloned().collect()
 }
 
 fn corpus(decoder: &Decoder) -> PathBuf {

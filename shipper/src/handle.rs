@@ -36,10 +36,10 @@ pub fn spawn(
     on_durable: OnDurable,
 ) -> ShipperHandle {
     let name = format!("shipper {} to {}", log.identity().tree, config.peer.peer);
-    let settings = config.settings.pump.clone();
+    let (settings, news) = (config.settings.pump.clone(), config.news.clone());
     let shipper = Shipper::new(config, log.clone(), checkpoint);
     let board = shipper.board();
-    let pump = Pump { name, log, settings, random, checkpoint, on_durable, letters: None };
+    let pump = Pump { name, log, settings, random, checkpoint, on_durable, letters: None, news };
     ShipperHandle { pump: Some(pump.spawn(tasks, Box::new(shipper))), board }
 }
 

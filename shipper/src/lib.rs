@@ -15,6 +15,7 @@
 //! # use tidewire_core::id::{BootId, ClusterId, Incarnation, TreeName};
 //! # use tidewire_core::tree::{Consistency, MergeMode, TreeIdentity};
 //! use tidewire_core::{clock::SystemClock, metrics::Metrics, random::Random};
+//! use tidewire_core::sink::News;
 //! use tidewire_core::tasks::{Tasks, Threads};
 //! use tidewire_core::transport::{DialTarget, MemNetwork};
 //! use tidewire_shipper::{Forward, Settings, ShipperConfig, ShipperMetrics, ShipperState, spawn};
@@ -39,6 +40,7 @@
 //!     settings: Settings::default(),
 //!     wall: Arc::new(SystemClock),
 //!     metrics: ShipperMetrics::new(&Metrics::default()),
+//!     news: News::default(),
 //! };
 //! let tasks = Tasks::new(Threads::Spawn);
 //! let on_durable = Arc::new(|cursor| println!("the peer has everything before {cursor}"));

@@ -9,7 +9,7 @@ use tidewire_core::clock::WallClock;
 use tidewire_core::error::{LinkError, SinkError, SinkErrorKind};
 use tidewire_core::feed::{Batch, Cursor};
 use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag};
-use tidewire_core::sink::{Sink, SinkContext};
+use tidewire_core::sink::{News, Sink, SinkContext};
 use tidewire_core::transport::{DialTarget, Link, LinkReceiver, Transport};
 use tidewire_core::tree::{Located, LogView};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -50,6 +50,8 @@ pub struct ShipperConfig {
     pub wall: Arc<dyn WallClock>,
     /// Where to count.
     pub metrics: ShipperMetrics,
+    /// Where to say that the peer was reached, and to hear that others were.
+    pub news: News,
 }
 
 /// A session with its link.
@@ -212,6 +214,7 @@ impl Shipper {
         }
         self.metrics.left_out.set(i64::try_from(route.reasons.len()).unwrap_or(i64::MAX));
         (self.config.hold)(from);
+        self.config.news.tell();
         self.look_again_at = (route.fell_off || route.owes()).then(|| Instant::now() + LOOK_AGAIN);
         self.board.opened(route.carried.clone(), from, &route.reasons);
         let settings = self.config.settings.clone();

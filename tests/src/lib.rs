@@ -16,6 +16,8 @@ mod watch;
 mod workload;
 mod world;
 
+use std::ops::Range;
+
 pub use clock::SimClock;
 pub use history::{Entry, History};
 pub use promises::demand_promises_kept;
@@ -30,12 +32,21 @@ pub use world::{Plan, World};
 /// Each is printed before it is used: the last one that a failing test shows is the one to see again.
 #[expect(clippy::print_stdout, reason = "a test that fails shows its seed")]
 pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
+    asked(count).inspect(|seed| println!("TIDEWIRE_SEED={seed}"))
+}
+
+/// Whether `seeds(count)` are at least that many: fewer need not meet everything that the whole number does.
+pub fn enough_seeds(count: u64) -> bool {
+    let asked = asked(count);
+    asked.end - asked.start >= count
+}
+
+fn asked(count: u64) -> Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("TIDEWIRE_SEED") {
+    match number("TIDEWIRE_SEED") {
         Some(seed) => seed..seed + number("TIDEWIRE_SEEDS").unwrap_or(1),
         None => 0..number("TIDEWIRE_SEEDS").unwrap_or(count),
-    };
-    seeds.inspect(|seed| println!("TIDEWIRE_SEED={seed}"))
+    }
 }
 
 /// Runs on one thread, on virtual time.

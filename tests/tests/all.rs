@@ -12,6 +12,7 @@ mod flow;
 mod full_buffers;
 mod gaps;
 mod golden;
+mod hours;
 mod kills;
 mod minutes;
 mod no_loops;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidewire_core::limits::Limits;
 use tidewire_core::tree::LogView;
-use tidewire_tests::{Mix, Topology, Workload, World, seeds, virtual_time};
+use tidewire_tests::{Mix, Topology, Workload, World, enough_seeds, seeds, virtual_time};
 use tokio::time::{Instant, sleep};
 
 /// Logs that forget within seconds, by themselves, whoever needs what they hold.
@@ -146,6 +146,29 @@ fn f46_f48_a_seed_that_is_cut_short_is_asked_for_again_and_said_so_meanwhile() {
         }
         println!("{interrupted} interrupted, {whole} whole when the crash came");
         assert!(interrupted > 0, "{interrupted} {whole}");
+    });
+}
+
+#[test]
+fn two_sites_that_wait_for_each_others_seed_get_both() {
+    virtual_time(async {
+        let mut world = World::new(11, 2);
+        world.start_all().await;
+        write(&world, 0, 0, 60).await;
+        write(&world, 1, 60, 60).await;
+        world.demand_convergence(Duration::from_secs(60)).await;
+        for (at, giver) in [(0, "b"), (1, "a")] {
+            world.sites[at].cluster().expect("runs").reseed(giver, None).await.expect("asked");
+        }
+        let wished = Instant::now();
+        let waits = |at: usize| world.sites[at].tree().expect("runs").seed_wish().is_some();
+        assert!(waits(0) && waits(1), "both at once");
+        while [0, 1].iter().any(|at| waits(*at) || reseeds(&world, *at) == 0) {
+            sleep(Duration::from_millis(20)).await;
+            assert!(wished.elapsed() < Duration::from_secs(120), "{}", world.account());
+        }
+        write(&world, 0, 120, 10).await;
+        world.demand_convergence(Duration::from_secs(60)).await;
     });
 }
 
@@ -355,8 +378,9 @@ fn world_of(seed: u64) -> World {
 
 #[test]
 fn sites_that_fall_off_each_others_logs_agree_in_the_end() {
+    const SEEDS: u64 = 40;
     let mut met = Met::default();
-    for seed in seeds(40) {
+    for seed in seeds(SEEDS) {
         virtual_time(async {
             let mut world = world_of(seed);
             let sites = world.sites.len();
@@ -383,5 +407,9 @@ fn sites_that_fall_off_each_others_logs_agree_in_the_end() {
     }
     println!("{met:?}");
     let Met { writes, reseeds, joined, killed_within, cut_within } = met;
-    assert!(writes > 0 && reseeds > 0 && joined > 0 && killed_within > 0 && cut_within > 0);
+    let all = writes > 0 && reseeds > 0 && joined > 0 && killed_within > 0 && cut_within > 0;
+    assert!(
+        all || !enough_seeds(SEEDS),
+        "{writes} writes, {reseeds} seeds, {killed_within} and {cut_within} broken off"
+    );
 }

@@ -8,6 +8,8 @@ use tidewire_core::tree::{ApplyTarget, Graves};
 use tidewire_tests::{Edge, Mix, Site, Topology, Workload, World, seeds, virtual_time};
 use tokio::time::{Instant, sleep};
 
+mod met_later;
+
 /// Collectors that come several times a second; logs forget what everybody has.
 fn reaping() -> Limits {
     Limits {

@@ -306,7 +306,7 @@ async fn read(meta: &dyn MetaStore, prefix: &str) -> Result<BTreeMap<String, Opt
     Ok(stored)
 }
 
-fn decode(value: &[u8]) -> Option<Option<Cursor>> {
+pub(super) fn decode(value: &[u8]) -> Option<Option<Cursor>> {
     if value.is_empty() {
         return Some(None);
     }

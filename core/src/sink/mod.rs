@@ -23,6 +23,7 @@ mod mem_feed;
 #[cfg(any(test, feature = "test-util"))]
 mod mem_sink;
 mod metrics;
+mod news;
 mod pump;
 mod pump_handle;
 mod runner;
@@ -45,6 +46,7 @@ pub use mem_feed::MemFeed;
 #[cfg(any(test, feature = "test-util"))]
 pub use mem_sink::{MemDestination, MemSink};
 pub use metrics::SinkMetrics;
+pub use news::News;
 pub use pump::{OnDurable, OnPoison, Pump, PumpLog, PumpSettings};
 pub use pump_handle::{PumpHandle, PumpState, PumpStatus};
 pub use runner::{SinkRunner, SinkSettings, consumer_of};

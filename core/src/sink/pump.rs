@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::{Backoff, BackoffSettings};
 use super::contract::Sink;
 use super::dead_letters::DeadLetters;
+use super::news::News;
 use super::pump_handle::{PumpHandle, PumpStatus};
 use super::worker::Worker;
 use crate::clock::WallClock;
@@ -94,6 +95,8 @@ pub struct Pump {
     /// Where records are parked that are never taken, and the clock that says when. Without it, a sink that does not take
     /// a record halts.
     pub letters: Option<(Arc<DeadLetters>, Arc<dyn WallClock>)>,
+    /// What ends a wait after a failure that passes by itself, and where to say that the destination was reached.
+    pub news: News,
 }
 
 impl Pump {

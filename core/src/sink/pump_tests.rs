@@ -139,6 +139,7 @@ async fn bench(settings: PumpSettings, prepare: impl FnOnce(&MemFeed, &mut Scrip
         checkpoint: None,
         on_durable: Arc::new(move |cursor| seen.lock().push(cursor.lsn.get())),
         letters: None,
+        news: News::default(),
     };
     let handle = pump.spawn(&tasks, Box::new(sink));
     Bench { log, script, changed, reported, tasks, handle }

@@ -15,6 +15,7 @@ use super::contract::Sink;
 use super::dead_letters::DeadLetters;
 use super::lease::{Lease, Leases};
 use super::metrics::SinkMetrics;
+use super::news::News;
 use super::pump::{Pump, PumpLog, PumpSettings};
 use super::sink_handle::SinkHandle;
 use crate::clock::WallClock;
@@ -207,6 +208,7 @@ impl Running {
             checkpoint: Some(from),
             on_durable: Arc::new(move |cursor| board.advance(cursor)),
             letters: Some((letters.clone(), wall.clone())),
+            news: News::default(),
         };
         let (mut worker, handle) = pump.prepare(&self.tasks);
         if self.board.attach(handle, from) {

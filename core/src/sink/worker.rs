@@ -18,6 +18,7 @@ use super::pump_handle::{PumpState, PumpStatus};
 use super::taken::Taken;
 use crate::feed::{Batch, Cursor, FeedError, FeedReader};
 use crate::id::Lsn;
+use crate::latest::Follower;
 use crate::tasks::{Tasks, panic_text};
 
 enum Event {
@@ -41,6 +42,8 @@ pub(super) struct Worker {
     tasks: Tasks,
     backoff: Backoff,
     isolation: Option<Isolation>,
+    /// What was told since the run began, or since the destination was reached.
+    news: Follower<Option<Instant>>,
     /// Where everything that was handed over ends.
     written: Lsn,
     stop: CancellationToken,
@@ -57,13 +60,15 @@ impl Worker {
         wake: Arc<Notify>,
         status: watch::Sender<PumpStatus>,
     ) -> Self {
-        Self { pump, tasks, backoff, isolation: None, written: Lsn::ZERO, stop, wake, status }
+        let news = pump.news.follow();
+        Self { pump, tasks, backoff, isolation: None, news, written: Lsn::ZERO, stop, wake, status }
     }
 
     /// Drives a sink until the pump is stopped, through as many runs as it takes.
     pub(super) async fn drive(&mut self, sink: &mut dyn Sink) {
         loop {
             let started = Instant::now();
+            self.news = self.pump.news.follow();
             let run = AssertUnwindSafe(self.run(sink)).catch_unwind().await;
             let run = run.unwrap_or_else(|panic| Err(Fault::Panicked(panic_text(panic.as_ref()))));
             self.status.send_modify(|status| (status.buffered, status.waiting_since) = (0, None));
@@ -117,6 +122,7 @@ impl Worker {
         tokio::select! { biased;
             () = self.stop.cancelled() => false,
             () = self.wake.notified() => true,
+            () = self.news.changed(), if passing => true,
             () = waited => true,
         }
     }
@@ -196,6 +202,8 @@ impl Worker {
             () = self.stop.cancelled() => return Ok(()),
             answered = sink.resume(&context) => answered?,
         };
+        // What the sink itself told by then is none to it.
+        self.news = self.pump.news.follow();
         let from = answered.unwrap_or(checkpoint);
         if answered.is_some() {
             let progress = self.pump.checkpoint.is_none_or(|before| before.lsn < from.lsn);

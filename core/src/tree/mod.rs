@@ -8,6 +8,8 @@ mod change;
 mod changes;
 mod core;
 mod deadlines;
+#[cfg(any(test, feature = "test-util"))]
+mod decoders;
 mod entry;
 mod feeding;
 mod filtered;
@@ -52,6 +54,8 @@ pub(crate) use change::decode_block;
 pub use change::{Change, ChangeView};
 pub use changes::{Changes, Event, Start};
 pub use core::{Digest, Tree, TreeSize};
+#[cfg(any(test, feature = "test-util"))]
+pub use decoders::DECODERS;
 pub use entry::{Row, Value};
 pub use filtered::{FilteredFeed, PartitionPage};
 pub use identity::{Consistency, TreeIdentity};
@@ -64,8 +68,6 @@ pub use open::{TreeConfig, TreeMetrics};
 pub use operation::{Operation, PutOptions};
 pub use reaping::{Graves, ReapHold, ReapReport, ReapTerms};
 pub use seed::{Imported, LateRows, SEED_PIECE_BYTES, SeedReader, SeedWish, Staging};
-#[cfg(any(test, feature = "test-util"))]
-pub use snapshot::DECODERS;
 pub use snapshot::{SnapshotInfo, SnapshotReport};
 pub use target::{Applied, ApplyTarget, Parking, Progress};
 pub use token::Token;

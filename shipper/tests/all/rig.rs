@@ -9,7 +9,7 @@ use tidewire_core::feed::Cursor;
 use tidewire_core::id::{BootId, ClusterId, Incarnation, TreeName};
 use tidewire_core::metrics::Metrics;
 use tidewire_core::random::Random;
-use tidewire_core::sink::MemFeed;
+use tidewire_core::sink::{MemFeed, News};
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::transport::{DialTarget, MemNetwork};
 use tidewire_core::tree::{Consistency, MergeMode, TreeIdentity};
@@ -80,6 +80,7 @@ impl Rig {
             settings,
             wall: self.wall.clone(),
             metrics: self.families.clone(),
+            news: News::default(),
         };
         let durable = self.durable.clone();
         let on_durable = Arc::new(move |cursor| durable.lock().push(cursor));

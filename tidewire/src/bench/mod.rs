@@ -4,6 +4,7 @@
 mod mesh;
 mod recover;
 mod replicate;
+mod shipping;
 #[cfg(feature = "kafka")]
 mod sink;
 mod wal;
@@ -43,7 +44,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Measurement {
     /// Durable puts per second with 1, 8, 64 and 256 writers
     Wal,
-    /// Entries per second from one cluster to another; and between two and three that all write, causal and eventual
+    /// Entries per second from one cluster to another; between two and three that all write, causal and eventual; and what
+    /// shipping costs in processor time
     Replicate,
     /// Opening a tree of 1,000,000 entries by replay and by snapshot, and what a snapshot costs the writes beside it
     Recover,
@@ -66,8 +68,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         Measurement::Replicate => {
             let rows = runtime.block_on(replicate::measure(dir.path()))?;
             let mesh = runtime.block_on(mesh::measure(dir.path()))?;
-            let tables = format!("{}\n{}", replicate::table(&rows), mesh::table(&mesh));
-            print(args.json, "replicate", json!({"rows": rows, "mesh": mesh}), tables)
+            let shipping = runtime.block_on(shipping::measure(dir.path()))?;
+            let tables = format!(
+                "{}\n{}\n{}",
+                replicate::table(&rows),
+                mesh::table(&mesh),
+                shipping::table(&shipping)
+            );
+            print(args.json, "replicate", json!({"rows": rows, "mesh": mesh, "shipping": shipping}), tables)
         }
         Measurement::Recover => {
             let rows = runtime.block_on(recover::measure(dir.path()))?;

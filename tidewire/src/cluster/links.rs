@@ -16,6 +16,7 @@ use tidewire_core::limits::Limits;
 use tidewire_core::meta::MetaStore;
 use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
+use tidewire_core::sink::News;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::{DialTarget, Transport};
 use tidewire_core::tree::Tree;
@@ -91,6 +92,8 @@ pub(super) struct Links {
     pub(super) flows: Flows,
     /// Whether peers are dialled by the addresses that are in their urls.
     pub(super) dials_urls: bool,
+    /// Who got through, for those that try again.
+    news: News,
     server: Mutex<Option<Server>>,
     pub(super) state: Mutex<State>,
     /// One change of the peers at a time.
@@ -119,6 +122,7 @@ impl Links {
             applier_metrics: ApplierMetrics::new(metrics),
             flows,
             dials_urls,
+            news: News::default(),
             server: Mutex::default(),
             state: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
@@ -130,7 +134,8 @@ impl Links {
     pub(super) async fn listen(&self, tasks: &Tasks) -> Result<(), Error> {
         let Some(transport) = &self.transport else { return Ok(()) };
         let listener = transport.listen().await?;
-        let config = ServerConfig { cluster: self.id.clone(), boot: self.boot };
+        let (cluster, news) = (self.id.clone(), self.news.clone());
+        let config = ServerConfig { cluster, boot: self.boot, news };
         *self.server.lock() = Some(Server::spawn(tasks, listener, config));
         Ok(())
     }
@@ -225,6 +230,7 @@ impl Links {
                 settings: self.flows.settings(&place.0, &missing.settings, &place.1),
                 wall: self.wall.clone(),
                 metrics: self.shipper_metrics.clone(),
+                news: self.news.clone(),
             };
             let (log, cursors) = (Arc::new(missing.enrolled.tree), missing.enrolled.cursors);
             let shipper = if missing.paused {

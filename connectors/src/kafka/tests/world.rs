@@ -9,7 +9,9 @@ use rdkafka::producer::DefaultProducerContext;
 use tidewire_core::feed::Cursor;
 use tidewire_core::id::{ClusterId, Incarnation, TreeName};
 use tidewire_core::random::Random;
-use tidewire_core::sink::{BackoffSettings, MemFeed, Pump, PumpHandle, PumpSettings, Sink, SinkContext};
+use tidewire_core::sink::{
+    BackoffSettings, MemFeed, News, Pump, PumpHandle, PumpSettings, Sink, SinkContext,
+};
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::tree::{Consistency, MergeMode, TreeIdentity};
 
@@ -80,6 +82,7 @@ impl World {
             checkpoint,
             on_durable: Arc::new(move |cursor| durable.lock().push(cursor)),
             letters: None,
+            news: News::default(),
         };
         pump.spawn(&self.tasks, Box::new(KafkaSink::new(config).unwrap()))
     }

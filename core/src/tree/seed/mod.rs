@@ -6,6 +6,8 @@
 //! came this way is not in the log here: [`Floors`] say so to whoever wants it from here, and [`SeedBook`] keeps that.
 
 mod book;
+#[cfg(any(test, feature = "test-util"))]
+mod decoders;
 mod floors;
 mod giving;
 mod import;
@@ -21,6 +23,8 @@ mod survey;
 mod tests;
 
 pub(super) use book::SeedBook;
+#[cfg(any(test, feature = "test-util"))]
+pub(super) use decoders::DECODERS;
 pub use giving::{SEED_PIECE_BYTES, SeedReader};
 pub use late::LateRows;
 pub(super) use record::SeedRecord;

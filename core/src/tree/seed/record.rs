@@ -93,7 +93,7 @@ impl SeedRecord {
         dir.join(NAME)
     }
 
-    fn encode(&self, incarnation: Incarnation) -> Vec<u8> {
+    pub(super) fn encode(&self, incarnation: Incarnation) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&incarnation.get().to_le_bytes());
         match &self.wish {
@@ -121,7 +121,7 @@ impl SeedRecord {
         bytes
     }
 
-    fn decode(bytes: &[u8], incarnation: Incarnation) -> Result<Self, FormatError> {
+    pub(super) fn decode(bytes: &[u8], incarnation: Incarnation) -> Result<Self, FormatError> {
         let (body, crc) = bytes.split_last_chunk::<4>().ok_or(FormatError::Short(WHAT))?;
         if !body.starts_with(MAGIC) {
             return Err(FormatError::Magic(WHAT));

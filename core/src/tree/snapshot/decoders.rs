@@ -16,7 +16,7 @@ const INCARNATION: Incarnation = Incarnation::new(0x1122);
 const FIXED_BYTES: usize = 16 * 1024;
 
 /// Everything that reads snapshots.
-pub const DECODERS: &[Decoder] = &[
+pub(in crate::tree) const DECODERS: &[Decoder] = &[
     Decoder {
         name: "snapshot-header",
         samples: || vec![header().encode()],

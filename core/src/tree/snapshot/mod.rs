@@ -30,7 +30,7 @@ mod tests;
 
 pub(super) use chunk::{ChunkBuilder, EntryView};
 #[cfg(any(test, feature = "test-util"))]
-pub use decoders::DECODERS;
+pub(super) use decoders::DECODERS;
 pub(super) use fields::Fields;
 pub(super) use file::{SnapshotFault, SnapshotFile};
 pub(super) use footer::{ChunkPlace, SnapshotFooter};

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tidewire_connectors::kafka::{KafkaConfig, KafkaSink};
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::random::Random;
-use tidewire_core::sink::{Pump, PumpSettings};
+use tidewire_core::sink::{News, Pump, PumpSettings};
 use tidewire_core::tasks::{Tasks, Threads};
 use tidewire_core::tree::{LogView, Operation, Tree};
 use tokio::sync::Notify;
@@ -158,6 +158,7 @@ async fn drain(tree: &Tree, config: KafkaConfig) -> Result<Duration, Error> {
             }
         }),
         letters: None,
+        news: News::default(),
     };
     let began = Instant::now();
     let handle = pump.spawn(&tasks, Box::new(sink));
