@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::tests::Site;
+use super::tests::{Site, ready_groups};
 use super::*;
 use crate::disk::MemDisk;
 use crate::error::ErrorKind;
@@ -15,6 +15,11 @@ use crate::wal::Filter;
 
 async fn filled(site: &mut Site, disk: &MemDisk, writes: usize) -> Tree {
     let tree = site.open(Arc::new(disk.clone())).await.expect("opens");
+    fill(&tree, writes).await;
+    tree
+}
+
+async fn fill(tree: &Tree, writes: usize) {
     for at in 0..writes {
         let key = format!("{}/{}", ["a", "b", "c"][at % 3], at % 40);
         match at % 7 {
@@ -22,7 +27,6 @@ async fn filled(site: &mut Site, disk: &MemDisk, writes: usize) -> Tree {
             _ => tree.put(key, vec![b'v'; 30 + at % 100]).await.expect("put"),
         };
     }
-    tree
 }
 
 async fn all_changes(tree: &Tree) -> Vec<Change> {
@@ -59,8 +63,14 @@ async fn filtered(tree: &Tree, filter: &Filter, from: Lsn) -> (Vec<Change>, usiz
 #[tokio::test(start_paused = true)]
 async fn f06_a_filtered_feed_shows_what_a_whole_one_does_and_moves_past_the_rest() {
     let (mut site, disk) = (Site::new("a", 1), MemDisk::new());
-    let mut tree = filled(&mut site, &disk, 300).await;
-    let own = tree.identity().origin();
+    let mut tree = filled(&mut site, &disk, 0).await;
+    let (mut abroad, far) = (Site::new("b", 9), MemDisk::new());
+    let other = filled(&mut abroad, &far, 100).await;
+    tree.enroll(&other.identity().cluster, other.identity().incarnation).await.expect("known");
+    ApplyTarget::apply(&tree, ready_groups(&other).await).await.expect("applied");
+    // What came first was effective then, though it is older.
+    fill(&tree, 200).await;
+    let (own, foreign) = (tree.identity().origin(), other.identity().origin());
     let partition = PartitionId::new(2);
     type Wanted = Box<dyn Fn(&Change) -> bool>;
     let filters: Vec<(Filter, Wanted)> = vec![
@@ -68,7 +78,15 @@ async fn f06_a_filtered_feed_shows_what_a_whole_one_does_and_moves_past_the_rest
         (Filter::all().prefix("b/"), Box::new(|change| change.key.starts_with(b"b/"))),
         (Filter::all().kinds([Kind::Delete]), Box::new(|change| change.kind == Kind::Delete)),
         (Filter::all().partitions([partition]), Box::new(move |change| change.dot.partition == partition)),
-        (Filter::all().origins([own]), Box::new(|_| true)),
+        (Filter::all().origins([own]), Box::new(move |change| change.dot.origin == own)),
+        (Filter::all().origins([foreign]), Box::new(move |change| change.dot.origin == foreign)),
+        (
+            Filter::all().origins([foreign]).kinds([Kind::Delete]).prefix("c/"),
+            Box::new(move |change| {
+                let dead = change.dot.origin == foreign && change.kind == Kind::Delete;
+                dead && change.key.starts_with(b"c/")
+            }),
+        ),
         (Filter::all().origins([]), Box::new(|_| false)),
         (Filter::all().prefix("nothing like it"), Box::new(|_| false)),
     ];
@@ -78,7 +96,8 @@ async fn f06_a_filtered_feed_shows_what_a_whole_one_does_and_moves_past_the_rest
             tree = site.open(Arc::new(disk.kill())).await.expect("opens");
         }
         let all = all_changes(&tree).await;
-        assert_eq!(all.len(), 300);
+        let of = |origin| all.iter().filter(|change| change.dot.origin == origin).count();
+        assert_eq!((of(own), of(foreign)), (200, 100));
         for (filter, wanted) in &filters {
             for from in [0, 100, 299] {
                 let from = Lsn::new(from);
@@ -143,6 +162,8 @@ async fn one_partition_reads_page_by_page_from_any_offset() {
             while next < extent.next {
                 let page = tree.read_partition((own, partition), next, 300).await.expect("reads");
                 assert!(page.next > next);
+                let longest = page.records.iter().map(|one| one.record.payload_bytes()).max().unwrap_or(0);
+                assert!(page.records.bytes() < 300 + longest + 200, "about as much as was asked for");
                 dots.extend(page.records.iter().map(|one| (one.lsn, one.offset)));
                 next = page.next;
             }

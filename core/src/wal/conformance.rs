@@ -11,11 +11,13 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::completion::Completion;
+use super::filter::Filter;
+use super::selection::Selection;
 use super::storage::WalStorage;
 use crate::causal::{OriginMarks, VersionVector};
 use crate::error::{StorageError, StorageErrorKind};
-use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, PartitionId};
-use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Mutation};
+use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
+use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Kind, Mutation};
 
 /// How long any answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,6 +42,7 @@ pub async fn conformance(make: impl AsyncFn() -> WalSubject) {
     Trial::new(make().await).a_new_log_is_empty().await;
     Trial::new(make().await).what_is_answered_reads_back_as_the_same_bytes_in_order().await;
     Trial::new(make().await).a_read_begins_with_the_group_that_reaches_beyond_and_gives_at_least_one().await;
+    Trial::new(make().await).a_filtered_read_shows_what_a_whole_one_does_and_moves_past_the_rest().await;
     Trial::new(make().await).groups_in_flight_become_readable_in_their_order().await;
     Trial::new(make().await).a_group_given_up_on_never_becomes_readable().await;
     Trial::new(make().await).what_is_behind_a_failed_group_stays_invisible().await;
@@ -178,6 +181,38 @@ impl Trial {
         for records in [1, 5, 2, 40, 1] {
             self.append(records).await;
             self.holds_what_was_kept().await;
+        }
+    }
+
+    async fn a_filtered_read_shows_what_a_whole_one_does_and_moves_past_the_rest(mut self) {
+        for records in [3, 1, 30, 2, 9, 1, 40, 7] {
+            self.append(records).await;
+        }
+        let (own, end) = (self.log.cluster.tag(), self.next_lsn);
+        let narrow = Filter::all().partitions([PartitionId::new(1), PartitionId::new(3)]);
+        let filters = [
+            Filter::all(),
+            narrow.clone(),
+            narrow.origins([own]),
+            Filter::all().origins([OriginTag::new(!own.get())]),
+            Filter::all().kinds([Kind::Delete]),
+            Filter::all().prefix("3/"),
+        ];
+        let essence = |read: &Selection| -> Vec<_> {
+            read.iter().map(|one| (one.lsn, one.origin, one.offset, one.record.key.to_vec())).collect()
+        };
+        for (filter, from) in filters.iter().flat_map(|filter| [(filter, 0), (filter, 2), (filter, 37)]) {
+            let (from, until) = (Lsn::new(from), Lsn::new(end.get() - 3));
+            let whole = Selection::of_groups(&self.kept, (from, until), filter).expect("readable");
+            let (mut at, mut read) = (from, Vec::new());
+            while at < until {
+                let some = timeout(PATIENCE, self.log.storage.read_filtered((at, until), filter, 300));
+                let some = some.await.expect("a read ends").expect("what is retained is readable");
+                assert!(some.next() > at, "what is left out is progress too");
+                read.extend(essence(&some));
+                at = some.next();
+            }
+            assert_eq!((at, read), (until, essence(&whole)), "{filter:?} from {from}");
         }
     }
 

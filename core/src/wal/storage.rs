@@ -5,6 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::completion::Completion;
+use super::filter::Filter;
+use super::selection::Selection;
 use crate::causal::OriginMarks;
 use crate::error::StorageError;
 use crate::id::{ClusterId, Incarnation, Lsn, Offset, OriginTag, PartitionId};
@@ -62,6 +64,22 @@ pub trait WalStorage: Send + Sync + 'static {
     /// # Errors
     /// `Trimmed` below what is retained; `Corrupt` and `Io` name the place.
     async fn read(&self, from: Lsn, limit: usize) -> Result<Vec<Arc<Group>>, StorageError>;
+
+    /// The records that a filter wants from a position on, up to another, in about `limit` bytes of the log: with where
+    /// reading goes on, which lies behind all that was looked at, wanted or not. A provider that knows from an index what
+    /// lies where can leave out reading the rest.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    async fn read_filtered(
+        &self,
+        (from, until): (Lsn, Lsn),
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Selection, StorageError> {
+        let groups = self.read(from, limit).await?;
+        Selection::of_groups(&groups, (from, until), filter)
+    }
 
     /// What the log holds.
     fn bounds(&self) -> Bounds;

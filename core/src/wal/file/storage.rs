@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 
+use super::buffers::ReadBuffers;
 use super::filling::Fill;
 use super::manifest::Manifest;
 use super::opening::Opening;
@@ -20,7 +21,7 @@ use crate::id::{ClusterId, GroupSequence, Incarnation, Lsn, Offset, OriginTag, P
 use crate::limits::Limits;
 use crate::record::Group;
 use crate::tasks::Tasks;
-use crate::wal::{Bounds, Completion, WalStorage};
+use crate::wal::{Bounds, Completion, Filter, Selection, WalStorage};
 
 /// What opening a log gives besides the log.
 #[derive(Debug)]
@@ -164,6 +165,22 @@ impl WalStorage for FileStorage {
         };
         let read = self.tasks.blocking(move || this.read_blocking(from, limit)).await;
         read.map_err(|error| {
+            StorageError::new(StorageErrorKind::Closed, "the read was given up").with_source(error)
+        })?
+    }
+
+    async fn read_filtered(
+        &self,
+        (from, until): (Lsn, Lsn),
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Selection, StorageError> {
+        let Some(this) = self.this.upgrade() else {
+            return Err(StorageError::new(StorageErrorKind::Closed, "the log is closed"));
+        };
+        let (filter, until) = (filter.clone(), self.stride(from, limit).min(until));
+        let read = move || this.select((from, until), &filter, &ReadBuffers::default());
+        self.tasks.blocking(read).await.map_err(|error| {
             StorageError::new(StorageErrorKind::Closed, "the read was given up").with_source(error)
         })?
     }
