@@ -32,8 +32,8 @@ impl Entry {
     ) -> Self {
         let deadline_ms = value.and(deadline_ms);
         let bytes = value.unwrap_or_default();
-        let room = if deadline_ms.is_some() { DEADLINE_BYTES } else { 0 };
-        let mut data = Vec::with_capacity(key.len() + bytes.len() + room);
+        let flags = Self::flags(value, deadline_ms);
+        let mut data = Vec::with_capacity(key.len() + bytes.len() + Self::deadline_bytes(flags));
         data.extend_from_slice(key);
         data.extend_from_slice(bytes);
         if let Some(deadline) = deadline_ms {
@@ -42,10 +42,44 @@ impl Entry {
         Self {
             data: data.into_boxed_slice(),
             key_bytes: u32::try_from(key.len()).expect("keys are at most 4 KiB"),
-            flags: if value.is_some() { LIVE } else { 0 } | if deadline_ms.is_some() { EXPIRES } else { 0 },
+            flags,
             version,
             lsn,
         }
+    }
+
+    /// Becomes the entry of a later write of its key; where that has the same length, in the same place.
+    pub(super) fn rewrite(
+        &mut self,
+        value: Option<&[u8]>,
+        deadline_ms: Option<u64>,
+        version: Version,
+        lsn: Lsn,
+    ) {
+        let fresh = Self::flags(value, deadline_ms);
+        let (key_bytes, bytes) = (self.key_bytes as usize, value.unwrap_or_default());
+        if fresh != self.flags || self.data.len() != key_bytes + bytes.len() + Self::deadline_bytes(fresh) {
+            *self = Self::new(self.key(), value, deadline_ms, version, lsn);
+            return;
+        }
+        let (kept, deadline) = self.data[key_bytes..].split_at_mut(bytes.len());
+        kept.copy_from_slice(bytes);
+        if let (Some(ms), false) = (deadline_ms, deadline.is_empty()) {
+            deadline.copy_from_slice(&ms.to_le_bytes());
+        }
+        (self.version, self.lsn) = (version, lsn);
+    }
+
+    fn flags(value: Option<&[u8]>, deadline_ms: Option<u64>) -> u8 {
+        match (value, deadline_ms) {
+            (None, _) => 0,
+            (Some(_), None) => LIVE,
+            (Some(_), Some(_)) => LIVE | EXPIRES,
+        }
+    }
+
+    fn deadline_bytes(flags: u8) -> usize {
+        if flags & EXPIRES == 0 { 0 } else { DEADLINE_BYTES }
     }
 
     pub(super) fn key(&self) -> &[u8] {
@@ -59,7 +93,7 @@ impl Entry {
 
     /// The value, expired or not; None for a tombstone.
     pub(super) fn value(&self) -> Option<&[u8]> {
-        let end = self.data.len() - if self.flags & EXPIRES == 0 { 0 } else { DEADLINE_BYTES };
+        let end = self.data.len() - Self::deadline_bytes(self.flags);
         self.is_live().then(|| &self.data[self.key_bytes as usize..end])
     }
 

@@ -3,7 +3,9 @@
 //! One lock covers it: a group appears at once, so a reader never sees a later write of an origin without the earlier
 //! ones, nor half of a batch, whatever partitions they are in.
 
+mod applying;
 mod reaping;
+mod totals;
 
 use std::ops::Range;
 
@@ -11,27 +13,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::Xxh3;
 
+pub(super) use self::applying::GroupOutcome;
 use self::reaping::Leavings;
-use super::deadlines::Deadlines;
+use self::totals::Totals;
 use super::entry::{Entry, Row, Value};
 use super::index::KeyIndex;
 use super::key_table::{KeyTable, KeyTag};
-use super::ranges::{Cut, RangeTombstones};
+use super::ranges::RangeTombstones;
 use super::superseded::Superseded;
 use super::target::Progress;
-use crate::id::{Hlc, Lsn, OriginTag, Version};
+use crate::id::{Lsn, OriginTag};
 use crate::letters::Parked;
-use crate::limits::MAX_PARTITIONS;
-use crate::record::{FramedBlock, Group, Kind, RecordView};
-
-/// What applying a group did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct GroupOutcome {
-    /// Concurrent writes of one key, of which one lost.
-    pub(super) conflicts: u64,
-    /// Whether a record of it lost.
-    pub(super) lost: bool,
-}
 
 /// Keys, values, and how far every origin is applied.
 #[derive(Debug)]
@@ -41,10 +33,7 @@ pub(super) struct State {
     table: KeyTable,
     entries: Vec<Entry>,
     index: Mutex<KeyIndex>,
-    /// Entries that hold a value, expired or not.
-    live: u64,
-    bytes: u64,
-    deadlines: Deadlines,
+    totals: Totals,
     pub(super) ranges: RangeTombstones,
     pub(super) superseded: Superseded,
     /// What is left of what was reaped.
@@ -64,9 +53,7 @@ impl State {
             table: KeyTable::default(),
             entries: Vec::new(),
             index: Mutex::default(),
-            live: 0,
-            bytes: 0,
-            deadlines: Deadlines::default(),
+            totals: Totals::default(),
             ranges: RangeTombstones::default(),
             superseded: Superseded::default(),
             leavings: Leavings::default(),
@@ -74,139 +61,6 @@ impl State {
             next_lsn: Lsn::ZERO,
             progress: Progress::default(),
         }
-    }
-
-    /// Applies a group whole. `incarnation_of` knows the incarnation of every origin in the log.
-    pub(super) fn apply(
-        &mut self,
-        group: &Group,
-        incarnation_of: impl Fn(OriginTag) -> crate::id::Incarnation,
-    ) -> GroupOutcome {
-        let mut outcome = GroupOutcome::default();
-        for framed in group.blocks() {
-            let (last, readable) = self.apply_block(framed, &mut outcome);
-            let origin = framed.block.origin();
-            let marks = self.progress.watermarks.origin_mut(origin, incarnation_of(origin), self.partitions);
-            for run in framed.block.runs() {
-                marks.advance(run.partition, run.end(), last[run.partition.index()]);
-                if !readable {
-                    marks.forget_hlc(run.partition);
-                }
-            }
-            self.progress.frontier.raise(origin, framed.frame.closed);
-        }
-        self.next_lsn = group.next_lsn();
-        if group.next_lsn() <= self.superseded.settled() {
-            // The state was taken later than this group: it may lose against what it was stronger than, and its
-            // conflicts have been counted.
-            return GroupOutcome::default();
-        }
-        outcome
-    }
-
-    /// Applies the records of a block; returns the HLC of the last one of each partition, and whether all could be read.
-    fn apply_block(
-        &mut self,
-        framed: &FramedBlock,
-        outcome: &mut GroupOutcome,
-    ) -> ([Hlc; MAX_PARTITIONS as usize], bool) {
-        let mut last = [Hlc::ZERO; MAX_PARTITIONS as usize];
-        let origin = framed.block.origin();
-        let deps = (origin != self.origin).then(|| framed.block.deps());
-        let mut lsn = framed.frame.first_lsn;
-        let mut left_out = self.parked.left_out_of(&framed.block);
-        for (index, record) in framed.block.records().enumerate() {
-            let Ok(record) = record else {
-                // Blocks are checked record by record before they are appended, and by checksum when they are read: what
-                // cannot be read is parked.
-                if left_out.is_none() {
-                    tracing::error!(%lsn, "a record of the log cannot be read");
-                }
-                return (last, false);
-            };
-            let parked = left_out.as_mut().is_some_and(|left_out| left_out.passes(record.partition));
-            if index < usize::from(framed.frame.skip) {
-                continue;
-            }
-            let version = Version { hlc: record.hlc, origin };
-            let seen = |other: Version| match &deps {
-                None => true,
-                Some(deps) => other.origin == origin || deps.get(other.origin) >= other.hlc,
-            };
-            if parked || !self.apply_record(&record, version, lsn, seen, outcome) {
-                self.superseded.push(lsn);
-                outcome.lost = true;
-            }
-            if let Some(last) = last.get_mut(record.partition.index()) {
-                *last = record.hlc;
-            }
-            lsn = lsn.next();
-        }
-        (last, true)
-    }
-
-    /// Last writer wins. `seen` says whether the writer may have seen a version that is here. Returns whether it won.
-    pub(super) fn apply_record(
-        &mut self,
-        record: &RecordView<'_>,
-        version: Version,
-        lsn: Lsn,
-        seen: impl Fn(Version) -> bool,
-        outcome: &mut GroupOutcome,
-    ) -> bool {
-        let value = match record.kind {
-            Kind::Set => Some(record.value),
-            Kind::Delete => None,
-            Kind::DeleteRange => return self.apply_range(record, Cut { version, lsn }, seen, outcome),
-            Kind::Mark => return true,
-        };
-        let tag = KeyTag::of(record.key);
-        let found = self.slot(tag, record.key);
-        let mut here = found.map(|slot| self.entries[slot as usize].version);
-        if !self.ranges.is_empty() {
-            here = here.max(self.ranges.covering(record.key).map(|cut| cut.version));
-        }
-        if let Some(here) = here {
-            outcome.conflicts += u64::from(!seen(here));
-            if here >= version {
-                return false;
-            }
-        }
-        let fresh = Entry::new(record.key, value, record.deadline_ms, version, lsn);
-        match found {
-            Some(slot) => self.replace(slot, fresh),
-            None => self.insert(tag, fresh),
-        }
-        true
-    }
-
-    /// Deletes what a range holds in a lower version, and remembers to do so with what arrives later. A conflict is
-    /// counted for each key with a value that the writer had not seen. Returns whether any part of the range was not
-    /// deleted by a greater version before.
-    fn apply_range(
-        &mut self,
-        record: &RecordView<'_>,
-        cut: Cut,
-        seen: impl Fn(Version) -> bool,
-        outcome: &mut GroupOutcome,
-    ) -> bool {
-        let Some(to) = record.end_key else {
-            // Refused at the door, and in blocks that come from elsewhere.
-            tracing::error!(lsn = %cut.lsn, "a range delete without an end has no effect");
-            return true;
-        };
-        let won = self.ranges.insert(record.key, to, cut);
-        for slot in self.slots_within(record.key, to) {
-            let entry = &self.entries[slot as usize];
-            if !entry.is_live() {
-                continue;
-            }
-            outcome.conflicts += u64::from(!seen(entry.version));
-            if entry.version < cut.version {
-                self.replace(slot, Entry::new(entry.key(), None, None, cut.version, cut.lsn));
-            }
-        }
-        won
     }
 
     fn slots_within(&mut self, from: &[u8], to: &[u8]) -> Vec<u32> {
@@ -228,28 +82,13 @@ impl State {
 
     fn replace(&mut self, slot: u32, fresh: Entry) {
         let entry = &mut self.entries[slot as usize];
-        self.bytes = self.bytes + fresh.bytes() as u64 - entry.bytes() as u64;
-        self.live = self.live + u64::from(fresh.is_live()) - u64::from(entry.is_live());
-        if let Some(deadline) = entry.deadline_ms() {
-            self.deadlines.remove(deadline);
-        }
-        if let Some(deadline) = fresh.deadline_ms() {
-            self.deadlines.add(deadline);
-        }
+        self.totals.remove(entry);
+        self.totals.add(&fresh);
         *entry = fresh;
     }
 
-    /// Takes note of an entry of a key that was not there.
-    fn count(&mut self, fresh: &Entry) {
-        self.bytes += fresh.bytes() as u64;
-        self.live += u64::from(fresh.is_live());
-        if let Some(deadline) = fresh.deadline_ms() {
-            self.deadlines.add(deadline);
-        }
-    }
-
     fn insert(&mut self, tag: KeyTag, fresh: Entry) {
-        self.count(&fresh);
+        self.totals.add(&fresh);
         let slot = self.put_somewhere(fresh);
         self.table.insert(tag, slot);
         self.index.get_mut().push(slot);
@@ -288,7 +127,7 @@ impl State {
             return false;
         }
         for entry in rows.iter() {
-            self.count(entry);
+            self.totals.add(entry);
         }
         self.entries.append(rows);
         true
@@ -408,12 +247,12 @@ impl State {
 
     /// How many keys are live when the clock says `now`.
     pub(super) fn live(&self, now: u64) -> u64 {
-        self.live - self.deadlines.passed(now)
+        self.totals.live() - self.totals.expired(now)
     }
 
     /// Bytes of keys and values, of what is deleted or expired too.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.totals.bytes()
     }
 
     /// A digest of the keys that are live when the clock says `now`, with values, versions and deadlines, whatever

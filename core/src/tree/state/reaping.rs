@@ -57,15 +57,15 @@ impl State {
     /// What is dead and still there when the clock says `now`.
     pub(in crate::tree) fn graves(&self, now: u64) -> Graves {
         Graves {
-            tombstones: self.len() as u64 - self.live,
-            expired: self.deadlines.passed(now),
+            tombstones: self.len() as u64 - self.totals.live(),
+            expired: self.totals.expired(now),
             ranges: self.ranges.len() as u64,
         }
     }
 
     /// Whether an entry expires after one moment, and at another or before it.
     pub(in crate::tree) fn expires_between(&self, after: u64, until: u64) -> bool {
-        self.deadlines.any_between(after, until)
+        self.totals.expires_between(after, until)
     }
 
     /// Takes out what may go of `most` slots, from one on; `expired_by` is when a deadline has passed. Answers the slot
@@ -96,11 +96,7 @@ impl State {
     fn take_out(&mut self, slot: usize) {
         let entry = &mut self.entries[slot];
         let known = u32::try_from(slot).expect("slots are counted in 32 bits");
-        self.bytes -= entry.bytes() as u64;
-        self.live -= u64::from(entry.is_live());
-        if let Some(deadline) = entry.deadline_ms() {
-            self.deadlines.remove(deadline);
-        }
+        self.totals.remove(entry);
         self.table.remove(KeyTag::of(entry.key()), known);
         entry.leave();
         self.leavings.gone.push(known);
