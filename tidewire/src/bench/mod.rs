@@ -1,6 +1,7 @@
 //! `bench`: figures of this machine, as a table or as JSON. Files lie in the current directory, so that its disk is what is
 //! measured.
 
+mod live;
 mod mesh;
 mod recover;
 mod replicate;
