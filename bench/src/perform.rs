@@ -74,6 +74,9 @@ async fn perform_log(turn: &Turn) -> Outcome<Figures> {
     if let Work::Read(how) = turn.work {
         return reading::log(&log, how).await;
     }
+    if !matches!(turn.work, Work::Fill { .. }) {
+        log.serve(&site.tasks).await?;
+    }
     let before = site.groups();
     let mut figures = write(&log, turn.work).await?;
     figures.syncs = Some(site.groups() - before);

@@ -1,15 +1,22 @@
 //! [`TideLog`]: the log of a tree without the tree: writer and files, and nobody who applies what is durable.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use tidewire_core::id::{Lsn, PartitionId, TreeName};
 use tidewire_core::limits::Limits;
-use tidewire_core::record::Group;
+use tidewire_core::record::{Group, Mutation};
+use tidewire_core::tasks::Tasks;
 use tidewire_core::wal::file::FileStorage;
-use tidewire_core::wal::{DurableGroups, Writer, WriterConfig, WriterStart};
+use tidewire_core::wal::{DurableGroups, WalStorage, Writer, WriterConfig, WriterStart};
 
 use super::tide_site::Site;
+use crate::bare::FILE_BYTES;
 use crate::failure::Outcome;
+use crate::workload::{serial_key, value};
+
+const COLLECTED_EVERY: Duration = Duration::from_millis(20);
 
 /// How a log is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +83,30 @@ impl TideLog {
             },
         );
         Ok(Self { writer, storage })
+    }
+
+    /// Makes it what a log is in service, where consumers keep up: its files have their size and are written over again
+    /// and again, behind a collector that lets go of each as soon as it is full. The bare loop has the same.
+    pub async fn serve(&self, tasks: &Tasks) -> Outcome<()> {
+        let record = |at| Mutation::set(Bytes::copy_from_slice(&serial_key(at)), value(1024));
+        let records: Vec<Mutation> = (0..1_000).map(record).collect();
+        while self.storage.bounds().physical_bytes < 3 * FILE_BYTES as u64 {
+            self.writer.append(&records).await?;
+        }
+        let storage = self.storage.clone();
+        tasks.spawn("collector", async move {
+            loop {
+                let bounds = storage.bounds();
+                if bounds.retained_bytes > FILE_BYTES as u64
+                    && let Err(error) = storage.trim(bounds.next).await
+                {
+                    eprintln!("nothing is trimmed any more: {error}");
+                    return;
+                }
+                tokio::time::sleep(COLLECTED_EVERY).await;
+            }
+        });
+        Ok(())
     }
 
     /// The writing end.

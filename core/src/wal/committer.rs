@@ -134,18 +134,23 @@ impl Committer {
         shared.changed.notify_waiters();
     }
 
-    /// Waits a moment for as many records as the last group had, if that was more than one: then one sync serves all. The
-    /// moment begins with the first of them: those who were woken together come together.
+    /// Waits a moment for all who write, if that is more than one: then one sync serves all. The moment begins with the
+    /// first of them: those who were woken together come together. While nobody has come it leaves the processor to them.
     fn wait_for_company(&self) {
         let started = Instant::now();
         loop {
             let since = {
                 let state = self.shared.state.lock();
-                let wanted = state.company > 1 && state.pending.records() < state.company;
-                if !wanted || !state.flights.is_empty() || state.repair.is_some() || state.stopping {
+                let wanted = state.company > 1 && state.pending.writers() < state.company;
+                if !wanted
+                    || state.pending.is_empty()
+                    || !state.flights.is_empty()
+                    || state.repair.is_some()
+                    || state.stopping
+                {
                     return;
                 }
-                if state.pending.is_empty() { started } else { state.pending.opened().max(started) }
+                state.pending.opened().max(started)
             };
             if since.elapsed() >= self.shared.limits.linger {
                 return;

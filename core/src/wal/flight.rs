@@ -17,6 +17,8 @@ pub(super) struct InFlight {
     pub(super) attempt: u64,
     pub(super) group: Arc<Group>,
     pub(super) ticket: Arc<Ticket>,
+    /// How many wait for it.
+    pub(super) writers: usize,
     /// When its first record came.
     pub(super) opened: Instant,
     /// When it was handed over.
@@ -117,11 +119,11 @@ impl Flights {
         }
     }
 
-    /// The oldest one has been applied.
-    pub(super) fn applied(&mut self) {
-        if let Some(head) = self.list.pop_front() {
-            self.bytes -= head.group.stored_bytes();
-        }
+    /// The oldest one has been applied. How many waited for it.
+    pub(super) fn applied(&mut self) -> usize {
+        let Some(head) = self.list.pop_front() else { return 0 };
+        self.bytes -= head.group.stored_bytes();
+        head.writers
     }
 
     /// Gives up on the first one that is late. Its place; None if none is, or has landed all the same.

@@ -27,6 +27,7 @@ pub(super) struct Pending {
     foreign: Vec<Foreign>,
     bytes: usize,
     records: usize,
+    writers: usize,
     /// Bytes that the last group had, to size the next buffer.
     hint: usize,
     opened: Option<Instant>,
@@ -53,6 +54,7 @@ impl Pending {
             foreign: Vec::new(),
             bytes: 0,
             records: 0,
+            writers: 0,
             hint: hint.clamp(512, BLOCK_BYTES),
             opened: None,
             block_is_closed: false,
@@ -77,6 +79,16 @@ impl Pending {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How many wait for it.
+    pub(super) fn writers(&self) -> usize {
+        self.writers
+    }
+
+    /// Whoever added records last waits for it.
+    pub(super) fn add_writer(&mut self) {
+        self.writers += 1;
     }
 
     pub(super) fn records(&self) -> usize {
@@ -122,6 +134,11 @@ impl Pending {
         self.bytes += foreign.block.bytes().len() + FRAME_BYTES;
         self.records += foreign.block.count() as usize;
         self.foreign.push(foreign);
+    }
+
+    /// Whether a block of another origin is among them.
+    pub(super) fn has_foreign(&self) -> bool {
+        !self.foreign.is_empty()
     }
 
     /// Whether a local record is among them.

@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) latch: Option<Latch>,
     attempts: u64,
     pub(super) duty: Duty,
-    /// Records of the last group: whether waiting for company is worth it.
+    /// How many write, as far as can be known: those whose group was answered last, and those who waited then.
     pub(super) company: usize,
     pub(super) stopping: bool,
     /// The watch ticks.
@@ -164,8 +164,7 @@ impl State {
 
     fn seal(&mut self, shared: &Shared, fate: Fate) -> Arc<Group> {
         let pending = self.take_pending();
-        self.company = pending.records();
-        let (ticket, opened) = (pending.ticket.clone(), pending.opened());
+        let (ticket, opened, writers) = (pending.ticket.clone(), pending.opened(), pending.writers());
         // Under the lock that gives out positions: later writes get higher HLCs. Without room below the ceiling the
         // last HLC given out is as true.
         let closed = if pending.has_local() {
@@ -189,6 +188,7 @@ impl State {
             attempt,
             group,
             ticket,
+            writers,
             opened,
             since,
             fate,
@@ -200,7 +200,7 @@ impl State {
 
     /// The oldest group was applied: what it holds of other origins may be seen from here on.
     pub(super) fn applied(&mut self, group: &Group, own: OriginTag) {
-        self.flights.applied();
+        self.company = self.flights.applied() + self.pending.writers();
         let foreign = group.blocks().iter().filter(|framed| framed.block.origin() != own);
         for framed in foreign {
             self.seen.raise(framed.block.origin(), framed.block.last_hlc());

@@ -304,6 +304,7 @@ impl Shared {
         for mutation in mutations {
             state.push(mutation, hlc, mutations.len() > 1);
         }
+        state.pending.add_writer();
         let (ticket, records) = (state.pending.ticket.clone(), state.pending.records());
         let leads = self.start(state);
         Ok(Some((hlc, Placed { ticket, records, leads })))
@@ -326,6 +327,7 @@ impl Shared {
                 state.pending.push_foreign(Foreign { block, closed: group.closed, skip });
             }
         }
+        state.pending.add_writer();
         let (ticket, records) = (state.pending.ticket.clone(), state.pending.records());
         let leads = self.start(state);
         Ok(Some(Placed { ticket, records, leads }))
@@ -337,7 +339,9 @@ impl Shared {
         if state.duty.is_on() || !state.has_work(self) {
             return false;
         }
-        let alone = state.company <= 1 && state.repair.is_none() && state.watched;
+        // What came from elsewhere is much at once, and whoever brought it has more to do meanwhile.
+        let alone =
+            state.company <= 1 && !state.pending.has_foreign() && state.repair.is_none() && state.watched;
         if !std::mem::replace(&mut state.watched, true) {
             self.stirred.notify_one();
         }
