@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tidewire_core::id::{Dot, Hlc, Incarnation, Lsn, Offset, PartitionId};
 use tidewire_core::letters::{Fate, Letter, Stretch};
-use tidewire_core::record::{Block, RecordView};
+use tidewire_core::record::{Block, Kind, PartitionRun, RecordView};
 
 use crate::late::TOO_LATE;
 use crate::refusal::RefusalKind;
@@ -43,16 +43,16 @@ pub(crate) fn find(
     let all = records.left();
     let mut left = all;
     while let Some(record) = records.next() {
-        let from = all - left;
+        let from = all - left + records.lead();
         let Ok(record) = record else {
             let reason = "it cannot be read, and nothing behind it in its block";
             faults.push(malformed(walk.rest(from..all, last, reason)));
             return faults;
         };
         left = records.left();
-        let Some(offset) = walk.pass(record.partition) else { return vec![malformed(walk.whole())] };
+        let Some(offset) = walk.pass(&record) else { return vec![malformed(walk.whole())] };
         last = last.max(record.hlc);
-        if let Some((kind, reason)) = fault(&record, partitions, max_record_bytes) {
+        if let Some((kind, reason)) = fault(block, &record, partitions, max_record_bytes) {
             let stretches = vec![Stretch { partition: record.partition, first: offset, count: 1 }];
             faults.push(Fault { kind, letter: walk.letter(stretches, record.hlc, from..all - left, reason) });
         }
@@ -73,9 +73,9 @@ pub(crate) fn of_dot(block: &Block, dot: Dot, reason: &str) -> Option<Letter> {
     let all = records.left();
     let mut left = all;
     while let Some(Ok(record)) = records.next() {
-        let from = all - left;
+        let from = all - left + records.lead();
         left = records.left();
-        if (record.partition, walk.pass(record.partition)?) == (partition, offset) {
+        if (record.partition, walk.pass(&record)?) == (partition, offset) {
             let stretches = vec![Stretch { partition, first: offset, count: 1 }];
             return Some(walk.letter(stretches, record.hlc, from..all - left, reason.to_owned()));
         }
@@ -96,14 +96,15 @@ pub(crate) fn late(
     let (all, mut letters) = (records.left(), Vec::new());
     let mut left = all;
     while let Some(Ok(record)) = records.next() {
-        let from = all - left;
+        let from = all - left + records.lead();
         left = records.left();
         let partition = record.partition;
-        let Some(first) = walk.pass(partition) else { break };
+        let Some(first) = walk.pass(&record) else { break };
         if record.hlc > until {
             break;
         }
-        if first >= covered(partition) {
+        // A mark brings nothing.
+        if first >= covered(partition) && record.kind != Kind::Mark {
             let stretches = vec![Stretch { partition, first, count: 1 }];
             letters.push(walk.letter(stretches, record.hlc, from..all - left, TOO_LATE.to_owned()));
         }
@@ -111,12 +112,14 @@ pub(crate) fn late(
     letters
 }
 
-fn fault(record: &RecordView<'_>, partitions: u16, max_record_bytes: usize) -> Option<(RefusalKind, String)> {
-    if let Err(error) = record.check() {
+fn fault(
+    block: &Block,
+    record: &RecordView<'_>,
+    partitions: u16,
+    max_record_bytes: usize,
+) -> Option<(RefusalKind, String)> {
+    if let Err(error) = record.check_in(block, partitions) {
         return Some((RefusalKind::Malformed, error.to_string()));
-    }
-    if record.partition != PartitionId::of(record.key, partitions) {
-        return Some((RefusalKind::Malformed, "it is not in the partition of its key".to_owned()));
     }
     let bytes = record.payload_bytes();
     (bytes > max_record_bytes).then(|| {
@@ -135,17 +138,19 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The offset of the next record, which is of this partition; None: the block's own table knows of none.
-    fn pass(&mut self, partition: PartitionId) -> Option<Offset> {
+    /// The offset of the next record; None: the block's own table knows of none.
+    fn pass(&mut self, record: &RecordView<'_>) -> Option<Offset> {
+        let partition = record.partition;
         let end = self.block.run(partition)?.end();
         let next = self.offsets.get_mut(&partition)?;
-        let offset = *next;
+        let offset = record.offset.unwrap_or(*next);
         *next = offset.next();
         (offset < end).then_some(offset)
     }
 
     fn is_complete(&self) -> bool {
-        self.block.runs().all(|run| self.offsets.get(&run.partition) == Some(&run.end()))
+        let reached = |run: PartitionRun| self.offsets.get(&run.partition) == Some(&run.end());
+        self.block.is_filtered() || self.block.runs().all(reached)
     }
 
     /// Everything that has not come by.
@@ -159,10 +164,10 @@ impl Walk<'_> {
     }
 
     fn whole(&self) -> Letter {
-        let stretch = |run: tidewire_core::record::PartitionRun| Stretch {
+        let stretch = |run: PartitionRun| Stretch {
             partition: run.partition,
             first: run.first,
-            count: run.count,
+            count: u32::try_from(run.end().since(run.first)).unwrap_or(u32::MAX),
         };
         let all = self.block.records().left();
         let reason = "its block does not add up, so none of its records is sure";

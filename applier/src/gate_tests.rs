@@ -27,6 +27,7 @@ fn tree(consistency: Consistency) -> TreeIdentity {
         partitions: PARTITIONS,
         merge: MergeMode::LastWriterWins,
         consistency,
+        interest: tidewire_core::record::Interest::all(),
     }
 }
 

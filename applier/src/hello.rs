@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, TreeName};
 use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
+use tidewire_core::record::Interest;
 use tidewire_core::transport::ZSTD;
 use tidewire_core::transport::wire::{Hello, RELAY};
 use tidewire_core::tree::TreeIdentity;
@@ -29,6 +30,8 @@ pub(crate) struct Caller {
     pub(crate) forwarded: Vec<(ClusterId, Incarnation)>,
     /// Whether it would pack parts of pages.
     pub(crate) packs: bool,
+    /// Which keys it holds.
+    pub(crate) interest: Interest,
 }
 
 /// What this cluster knows of the caller and the tree.
@@ -73,6 +76,7 @@ pub(crate) fn identify(hello: &Hello) -> Result<Caller, Refusal> {
     if hello.forwarded.len() > MAX_KNOWN_CLUSTERS {
         return Err(malformed(&"a hello that would forward more origins than can be known"));
     }
+    let interest = Interest::new(hello.interest.iter().cloned()).map_err(|error| malformed(&error))?;
     let forwarded = hello.forwarded.iter().map(|origin| {
         let name = ClusterId::new(&origin.name).map_err(|error| malformed(&error))?;
         Ok((name, Incarnation::new(origin.incarnation)))
@@ -84,6 +88,7 @@ pub(crate) fn identify(hello: &Hello) -> Result<Caller, Refusal> {
         tree: TreeName::new(&hello.tree).map_err(|error| malformed(&error))?,
         boot: BootId::new(hello.boot_id),
         incarnation: Incarnation::new(hello.incarnation),
+        interest,
         packs: hello.capabilities.iter().any(|capability| capability == ZSTD),
     })
 }
@@ -123,6 +128,7 @@ pub(crate) fn check(hello: &Hello, caller: &Caller, known: &Known<'_>) -> Result
         return refuse(RefusalKind::UnknownTree, format!("{me} has no tree {tree}: create it there"));
     };
     check_tree(hello, identity)?;
+    check_interest(caller, identity)?;
     check_tags(hello, caller, known)?;
     match incarnation {
         Some(before) if *before != caller.incarnation => refuse(
@@ -166,6 +172,21 @@ fn check_tree(hello: &Hello, identity: &TreeIdentity) -> Result<(), Refusal> {
         );
     }
     Ok(())
+}
+
+/// What a relay does not hold it cannot send on, and everybody would take that for covered.
+fn check_interest(caller: &Caller, identity: &TreeIdentity) -> Result<(), Refusal> {
+    let TreeIdentity { cluster: me, tree, interest, .. } = identity;
+    let Caller { peer, interest: theirs, forwarded, relays, .. } = caller;
+    // Who sends on what is asked for alone leaves out what it cannot send.
+    if forwarded.is_empty() || *relays || theirs.includes(interest) {
+        return Ok(());
+    }
+    let detail = format!(
+        "{peer} forwards and holds {theirs} of tree {tree}, {me} holds {interest}: let {peer} hold those keys too, or set \
+         forward = false for {me} there and let other clusters send it the rest"
+    );
+    refuse(RefusalKind::Interest, detail)
 }
 
 fn check_tags(hello: &Hello, caller: &Caller, known: &Known<'_>) -> Result<(), Refusal> {

@@ -23,6 +23,7 @@ fn hello() -> Hello {
         known_clusters: vec!["there".into(), "here".into()],
         capabilities: vec!["of the future".into()],
         forwarded: Vec::new(),
+        interest: Vec::new(),
     }
 }
 
@@ -37,6 +38,7 @@ fn answer(hello: &Hello, allowed: Option<bool>, incarnation: Option<u64>) -> Res
         partitions: 8,
         merge: MergeMode::LastWriterWins,
         consistency: Consistency::Causal,
+        interest: tidewire_core::record::Interest::all(),
     };
     let known = Known {
         cluster: &here,
@@ -103,4 +105,25 @@ fn two_names_under_one_tag_are_found_and_one_name_twice_is_not() {
     let tag = OriginTag::new;
     assert_eq!(collision([(tag(1), &a), (tag(2), &b), (tag(1), &a)].into_iter()), None);
     assert_eq!(collision([(tag(1), &a), (tag(1), &b)].into_iter()), Some((&a, &b)));
+}
+
+#[test]
+fn a_relay_that_holds_less_than_this_cluster_is_refused_and_whoever_sends_its_own_is_not() {
+    let forwards = |hello: &mut Hello| {
+        let third = tidewire_core::transport::wire::ForwardedOrigin { name: "third".into(), incarnation: 3 };
+        hello.forwarded.push(third);
+    };
+    assert_eq!(changed(forwards), Ok(()));
+    assert_eq!(changed(|hello| hello.interest = vec!["eu/".into()]), Ok(()));
+    let less = |hello: &mut Hello| {
+        forwards(hello);
+        hello.interest = vec!["eu/".into()];
+    };
+    assert_eq!(changed(less), Err(RefusalKind::Interest));
+    let on_demand = |hello: &mut Hello| {
+        less(hello);
+        hello.capabilities.push(RELAY.into());
+    };
+    assert_eq!(changed(on_demand), Ok(()), "it leaves out what it cannot send, and sends its own");
+    assert_eq!(changed(|hello| hello.interest = vec!["".into()]), Err(RefusalKind::Malformed));
 }

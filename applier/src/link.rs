@@ -115,6 +115,7 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         not_forwarded: refused,
         snapshot: server.snapshot_request(&applier, &caller, &origins),
         capabilities: if caller.packs { vec![ZSTD.to_owned()] } else { Vec::new() },
+        interest: identity.interest.prefixes().to_vec(),
     };
     let session = begin(&caller, &applier, &port, &now, origins, &welcome);
     tracing::info!(%tree, %peer, session = %port.number, remote = link.remote, "link opened");
@@ -155,6 +156,7 @@ fn begin(
         origins,
         partitions: identity.partitions,
         packs: caller.packs,
+        filters: !identity.interest.is_all(),
     };
     let pause = pause_of(applier, port, now);
     let said = Standing { credit: welcome.credit_bytes, ..standing(applier, port, now, pause.as_ref()) };

@@ -48,6 +48,8 @@ pub(crate) enum RefusalKind {
     Reaped,
     /// A record can never be applied, and there is no room to park it.
     DeadLettersFull,
+    /// A relay does not hold all the keys that are held here.
+    Interest,
 }
 
 impl RefusalKind {
@@ -74,6 +76,7 @@ impl RefusalKind {
             Self::Sealed => "sealed",
             Self::Reaped => "reaped",
             Self::DeadLettersFull => "dead_letters_full",
+            Self::Interest => "interest",
         }
     }
 
@@ -98,6 +101,7 @@ impl RefusalKind {
             | Self::OwnOrigin
             | Self::TooLarge
             | Self::Reaped
+            | Self::Interest
             | Self::Malformed
             | Self::Sealed => false,
         }

@@ -36,6 +36,8 @@ pub(crate) struct Terms {
     pub(crate) partitions: u16,
     /// Whether parts of pages may be packed.
     pub(crate) packs: bool,
+    /// Whether only some keys are held here, so that others are left out of what comes.
+    pub(crate) filters: bool,
 }
 
 /// What a peer says that its log holds.
@@ -339,7 +341,10 @@ impl Session {
             }
             other => malformed(other),
         })?;
-        if block.records().flatten().any(|record| record.kind == Kind::Mark) {
+        if block.is_filtered() && !self.terms.filters {
+            return Err(malformed("a block from which records were left out, and all keys are held here"));
+        }
+        if !block.is_cover() && block.records().flatten().any(|record| record.kind == Kind::Mark) {
             return Err(malformed("maintenance, which is never shipped"));
         }
         Ok(faults::find(block, incarnation, self.terms.partitions, self.max_record_bytes))

@@ -23,7 +23,8 @@ fn session() -> Session {
     let peer = name("there");
     let forwarded = (name("forwarded").tag(), (name("forwarded"), Incarnation::new(77)));
     let origins = [(peer.tag(), (peer.clone(), origin().incarnation)), forwarded].into();
-    let terms = Terms { me: name("here").tag(), origins, peer, partitions: PARTITIONS, packs: false };
+    let terms =
+        Terms { me: name("here").tag(), origins, peer, partitions: PARTITIONS, packs: false, filters: false };
     let settings = Settings { max_record_bytes: 1_000, max_page_bytes: 100_000, ..Settings::default() };
     let (marks, frontier) = Default::default();
     let said = Standing { marks: &marks, frontier: &frontier, credit: 50, held: 0, pause: None };
@@ -233,6 +234,17 @@ fn maintenance_is_refused_and_ranges_that_are_none_are_named() {
         let taken = session().receive(frame(&page_of(&mutation), |_| {}), &no_skew);
         assert!(matches!(taken, Ok(Event::Page(..))), "{mutation:?}");
     }
+}
+
+#[test]
+fn records_are_left_out_only_where_not_all_keys_are_held() {
+    let mut page = page_of(&Mutation::set("a", "1"));
+    let block = &mut page.groups[0].blocks[0];
+    *block = tidewire_core::record::Coverage::of(block).cover(block.origin(), page.incarnation);
+    assert_eq!(refused(frame(&page, |_| {})), RefusalKind::Malformed);
+    let mut session = session();
+    session.terms.filters = true;
+    assert!(matches!(session.receive(frame(&page, |_| {}), &no_skew), Ok(Event::Page(..))));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidewire_core::causal::OriginMarks;
 use tidewire_core::id::{Hlc, Offset, PartitionId};
-use tidewire_core::record::{Block, PartitionRun};
+use tidewire_core::record::{Block, Coverage, Kind, PartitionRun, RecordView};
 
 use crate::refusal::{Refusal, RefusalKind};
 
@@ -18,9 +18,23 @@ pub(crate) fn sift(
 ) -> Result<Vec<(Block, u16)>, Refusal> {
     let mut fresh: Vec<(Block, u16)> = Vec::with_capacity(blocks.len());
     for block in blocks {
+        let goes_on = block.runs().any(|run| run.end() > admitted.get(run.partition).next);
+        if block.is_filtered() && !goes_on {
+            *duplicates += u64::from(block.count());
+            continue;
+        }
         let covered = covered_records(&block, admitted);
         *duplicates += covered;
         if covered == u64::from(block.count()) {
+            // What a block covers beyond its records is kept too, or the peer would send it for ever.
+            if goes_on {
+                fresh.push((Coverage::of(&block).cover(block.origin(), admitted.incarnation()), 0));
+            }
+            continue;
+        }
+        if block.is_cover() {
+            // It brings nothing, so it cannot come too late.
+            fresh.push((block, 0));
             continue;
         }
         let first =
@@ -54,6 +68,14 @@ fn too_late(first: Hlc, reaped: Hlc) -> Refusal {
 }
 
 fn covered_records(block: &Block, admitted: &OriginMarks) -> u64 {
+    if block.is_filtered() {
+        let covered = |record: &RecordView<'_>| {
+            record.kind != Kind::Mark
+                && record.offset.is_some_and(|offset| offset < admitted.get(record.partition).next)
+        };
+        let any = block.runs().any(|run| run.first < admitted.get(run.partition).next);
+        return if any { block.records().flatten().filter(covered).count() as u64 } else { 0 };
+    }
     let covered =
         |run: PartitionRun| admitted.get(run.partition).next.since(run.first).min(u64::from(run.count));
     block.runs().map(covered).sum()
@@ -66,6 +88,7 @@ fn first_uncovered(block: &Block, covered: u64, admitted: &OriginMarks) -> Optio
     for (leading, record) in (0_u64..).zip(block.records()) {
         let record = record.ok()?;
         let offset = next.get_mut(&record.partition)?;
+        *offset = record.offset.unwrap_or(*offset);
         if *offset >= admitted.get(record.partition).next {
             return (leading == covered).then_some(record.hlc);
         }

@@ -67,6 +67,7 @@ impl Run {
             partitions: PARTITIONS,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
+            interest: tidewire_core::record::Interest::all(),
             limits: Limits::tiny(),
             disk: Arc::new(disk.clone()),
             clock: Arc::new(clock),

@@ -66,6 +66,7 @@ impl Here {
             partitions: PARTITIONS,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
+            interest: tidewire_core::record::Interest::all(),
         }));
         let families = ApplierMetrics::new(&metrics);
         let applier = Applier::spawn(&tasks, target.clone(), settings, &families).unwrap();
@@ -143,6 +144,7 @@ pub(crate) fn hello(origin: &MemOrigin, boot: u64) -> Hello {
         known_clusters: vec![origin.cluster.to_string()],
         capabilities: Vec::new(),
         forwarded: Vec::new(),
+        interest: Vec::new(),
     }
 }
 

@@ -91,6 +91,10 @@ pub struct Hello {
     /// carries what was first committed at the caller, and nothing else.
     #[prost(message, repeated, tag = "11")]
     pub forwarded: ::prost::alloc::vec::Vec<ForwardedOrigin>,
+    /// Prefixes of the keys that the caller holds of the tree, in order; none: all keys. A caller that forwards must hold every
+    /// key that the applier holds.
+    #[prost(bytes = "bytes", repeated, tag = "12")]
+    pub interest: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// An origin whose records a relay sends on.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -142,6 +146,10 @@ pub struct Welcome {
     /// Those of the caller's capabilities that the session may use. An older applier names none.
     #[prost(string, repeated, tag = "12")]
     pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Prefixes of the keys that the applier holds of the tree, in order; none: all keys. The shipper leaves out records of
+    /// other keys and covers them: with blocks flagged filtered (docs/format.md), and with the ranges of pages.
+    #[prost(bytes = "bytes", repeated, tag = "13")]
+    pub interest: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// When a shipper sends a snapshot instead of pages.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -198,7 +206,7 @@ pub struct Refusal {
     /// What kind of refusal, for programs. In version 1: "protocol" (no common version), "unknown_peer" (the caller is
     /// not configured here), "unknown_tree", "partitions", "merge_mode", "tag_collision" (two names share a tag),
     /// "incarnation" (the origin's log is not the one known here), "log_went_back" (one side was restored from an older
-    /// copy), "two_copies" (two processes speak as one cluster), "own_origin" (records came back to their origin),
+    /// copy), "interest" (a relay that does not hold all that the applier holds), "two_copies" (two processes speak as one cluster), "own_origin" (records came back to their origin),
     /// "malformed", "busy" (a snapshot comes in over another link), "shutting_down".
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
@@ -268,7 +276,8 @@ pub struct PageGroup {
     /// Counts in the last part that holds a piece of the group.
     #[prost(uint64, tag = "1")]
     pub closed: u64,
-    /// The blocks, byte for byte as the origin wrote them, each with its own header and checksum (docs/format.md).
+    /// The blocks, byte for byte as the origin wrote them, each with its own header and checksum (docs/format.md); or, for an
+    /// applier with an interest, what is left of them, made anew.
     #[prost(bytes = "bytes", repeated, tag = "2")]
     pub blocks: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     /// The group continues with the first group of the next part.

@@ -18,6 +18,10 @@ pub const MAX_PARTITIONS: u16 = 64;
 pub const DEFAULT_PARTITIONS: u16 = 8;
 /// Most clusters that a cluster can know: bounds the dependency vector of a block at 4 KiB.
 pub const MAX_KNOWN_CLUSTERS: usize = 256;
+/// Most prefixes of the keys that a cluster holds of a tree: each key of a block is looked up among them.
+pub const MAX_INTEREST_PREFIXES: usize = 64;
+/// Most bytes of such prefixes together: they travel in every hello and its answer.
+pub const MAX_INTEREST_BYTES: usize = 8 * 1024;
 /// Most operations in one atomic batch.
 pub const MAX_BATCH_OPERATIONS: usize = 10_000;
 /// Most frames in one group: the frame header counts them in 16 bits.

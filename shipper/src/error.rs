@@ -7,6 +7,8 @@ use tidewire_core::causal::Watermark;
 use tidewire_core::error::{Error, LinkError, LinkErrorKind, SinkError, SinkErrorKind};
 use tidewire_core::id::{ClusterId, Incarnation, Lsn, OriginTag, PartitionId};
 
+use tidewire_core::record::Interest;
+
 use crate::status::ShipperState;
 
 /// Refusals that pass by themselves, so they are no reason to call a peer unwilling.
@@ -47,6 +49,20 @@ pub enum ShipError {
         held: Incarnation,
         /// The incarnation of the log here.
         here: Incarnation,
+    },
+    /// The peer holds keys that are not held here: what came from other clusters cannot be sent on, nor a seed be given.
+    #[error(
+        "{peer} holds {wanted}, and whole here {}: nothing is sent that would pass for all of it. Let this cluster hold \
+         those keys too (interest of the tree), or set forward = false for {peer} and let other clusters send it the rest",
+        here.as_ref().map_or_else(|| "is nothing yet".to_owned(), |here| format!("is only {here}"))
+    )]
+    Interest {
+        /// Who holds them.
+        peer: ClusterId,
+        /// Which keys it holds.
+        wanted: Interest,
+        /// Of which everything is here.
+        here: Option<Interest>,
     },
     /// The log no longer holds what the peer needs next.
     #[error(
@@ -145,9 +161,10 @@ impl ShipError {
     pub(crate) fn state(&self) -> ShipperState {
         match self {
             Self::FellOff { .. } => ShipperState::FellOff,
-            Self::LogWentBack { .. } | Self::IncarnationChanged { .. } | Self::WrongPeer { .. } => {
-                ShipperState::Refused
-            }
+            Self::LogWentBack { .. }
+            | Self::IncarnationChanged { .. }
+            | Self::Interest { .. }
+            | Self::WrongPeer { .. } => ShipperState::Refused,
             Self::Refused { kind, .. } if kind == "paused" => ShipperState::Paused,
             Self::Refused { kind, .. } if !PASSING.contains(&kind.as_str()) => ShipperState::Refused,
             _ => ShipperState::Connecting,
@@ -159,6 +176,7 @@ impl ShipError {
         match self {
             Self::LogWentBack { .. }
             | Self::IncarnationChanged { .. }
+            | Self::Interest { .. }
             | Self::FellOff { .. }
             | Self::WrongPeer { .. }
             | Self::Refused { retry: false, .. } => SinkErrorKind::Config,

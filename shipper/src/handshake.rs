@@ -7,6 +7,7 @@ use tidewire_core::error::LinkError;
 use tidewire_core::feed::Cursor;
 use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, SessionNumber};
 use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
+use tidewire_core::record::Interest;
 use tidewire_core::transport::ZSTD;
 use tidewire_core::transport::marks::{decode_vector, decode_watermarks};
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
@@ -39,6 +40,8 @@ pub(crate) struct Welcomed {
     pub(crate) snapshot: Option<SeedTerms>,
     /// Whether it can unpack pages.
     pub(crate) unpacks: bool,
+    /// Which keys it holds.
+    pub(crate) interest: Interest,
 }
 
 /// The first frame: who calls, and about what. `forwarded` are the other origins that would be sent on; `packs`: pages
@@ -71,6 +74,7 @@ pub(crate) fn hello(
             .filter(|(offered, _)| *offered)
             .map(|(_, word)| word.to_owned())
             .collect(),
+        interest: identity.interest.prefixes().to_vec(),
         forwarded: forwarded
             .iter()
             .map(|(name, incarnation)| wire::ForwardedOrigin {
@@ -116,6 +120,9 @@ pub(crate) fn answer(frame: Frame, peer: &ClusterId, me: &TreeIdentity) -> Resul
     if (welcome.forwarded.len() + welcome.not_forwarded.len()).max(asked) > MAX_KNOWN_CLUSTERS {
         return Err(ShipError::protocol(peer, "a welcome that names more origins than can be known"));
     }
+    let interest = Interest::new(welcome.interest).map_err(|error| {
+        ShipError::protocol(peer, format!("a welcome with an interest that cannot be: {error}"))
+    })?;
     let not_taken = welcome.not_forwarded.into_iter();
     let marks = watermarks.origin(me.origin()).filter(|marks| marks.covered() > 0).cloned();
     check_incarnation(marks.as_ref(), peer, me)?;
@@ -126,6 +133,7 @@ pub(crate) fn answer(frame: Frame, peer: &ClusterId, me: &TreeIdentity) -> Resul
         frontier,
         taken: welcome.forwarded.into_iter().map(OriginTag::new).collect(),
         not_taken: not_taken.map(|refused| (OriginTag::new(refused.origin), refused.detail)).collect(),
+        interest,
         credit: welcome.credit_bytes,
         unpacks: welcome.capabilities.iter().any(|capability| capability == ZSTD),
         snapshot: welcome.snapshot.map(|request| SeedTerms {

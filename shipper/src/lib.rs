@@ -27,6 +27,7 @@
 //! #     partitions: 8,
 //! #     merge: MergeMode::LastWriterWins,
 //! #     consistency: Consistency::Causal,
+//! #     interest: tidewire_core::record::Interest::all(),
 //! # });
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 //! let network = MemNetwork::new(&Random::from_seed(1));
@@ -59,6 +60,7 @@ mod handle;
 mod handshake;
 mod ledger;
 mod line;
+mod lines;
 mod metrics;
 mod outbox;
 mod packing;
@@ -68,6 +70,7 @@ mod route;
 mod seeding;
 mod session;
 mod settings;
+mod sieve;
 mod sink;
 mod status;
 mod wave;

@@ -75,6 +75,11 @@ impl Promises {
         }
     }
 
+    /// Whether any may leave.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Gives out what is due, by origin; everything that was taken over has left.
     pub(crate) fn take(&mut self) -> Vec<(OriginTag, Promise)> {
         let mut due = std::mem::take(&mut self.due);

@@ -29,6 +29,7 @@ fn me() -> TreeIdentity {
         partitions: PARTITIONS,
         merge: MergeMode::LastWriterWins,
         consistency: Consistency::Causal,
+        interest: tidewire_core::record::Interest::all(),
     }
 }
 

@@ -17,6 +17,7 @@ fn me() -> TreeIdentity {
         partitions: 2,
         merge: MergeMode::LastWriterWins,
         consistency: Consistency::Causal,
+        interest: tidewire_core::record::Interest::all(),
     }
 }
 

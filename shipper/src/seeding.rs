@@ -105,7 +105,7 @@ impl Shipper {
     ) -> Result<(), ShipError> {
         let (tree, peer) = (log.identity().tree, self.peer().clone());
         (self.config.hold)(log.end());
-        let mut seed = log.seed().await?;
+        let mut seed = log.seed(&welcomed.interest).await?;
         let mut flow = Flow {
             number: welcomed.session.get(),
             bound: self.config.settings.window_bytes,

@@ -4,7 +4,9 @@
 //! The log is read once for all origins that the link carries, and goes out in its own order. A page covers what this
 //! log holds of its origin, or held and knows to be covered by the peer; never more.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod patience;
+
+use std::collections::BTreeSet;
 
 use tidewire_core::causal::OriginMarks;
 use tidewire_core::error::LinkError;
@@ -22,7 +24,7 @@ use crate::error::ShipError;
 use crate::flow::Flow;
 use crate::handshake::{Welcomed, check_incarnation};
 use crate::ledger::{Ledger, Sent};
-use crate::line::Line;
+use crate::lines::Lines;
 use crate::promises::{Promise, Promises};
 use crate::route::Route;
 use crate::settings::Settings;
@@ -49,8 +51,7 @@ pub(crate) struct Session {
     window: Window,
     flow: Flow,
     ledger: Ledger,
-    /// The origins that are carried.
-    lines: BTreeMap<OriginTag, Line>,
+    lines: Lines,
     /// Whose blocks are passed over on purpose.
     omitted: BTreeSet<OriginTag>,
     forwards: bool,
@@ -91,7 +92,7 @@ impl Session {
             number: welcomed.session,
             window: Window::new(&settings, welcomed.credit),
             flow: Flow::new(&settings, welcomed.unpacks, welcomed.credit, now),
-            lines: route.carried.iter().map(|(origin, marks)| (*origin, Line::new(marks))).collect(),
+            lines: Lines::new(&route.carried, welcomed.interest.clone()),
             omitted: route.omitted,
             forwards: route.forwards,
             asked: route.asked,
@@ -149,20 +150,49 @@ impl Session {
             let lacking = part.iter().map(|framed| &framed.block).filter(|block| self.ledger.lacks(block));
             let blocks: Vec<Block> = lacking.cloned().collect();
             let (origin, closed) = (part[0].block.origin(), part[0].frame.closed);
-            let Some(line) = self.lines.get_mut(&origin).filter(|_| !blocks.is_empty()) else { continue };
-            if self.wave.is_none() && self.ledger.is_empty() {
-                self.moved_at = now;
+            if blocks.is_empty() {
+                continue;
             }
-            let wave = self.wave.get_or_insert_with(Wave::new);
-            wave.add(origin, PageGroup { closed, blocks }, self.at, &mut line.stands);
-        }
-        match &mut self.wave {
-            Some(wave) => wave.pass(cursor_after),
-            None => self.ledger.pass(cursor_after),
+            // What leaves may depend on what was left out, of whichever origin: nothing waits for what stands behind it.
+            if self.lines.owe() && blocks.iter().any(|block| self.lines.want(block)) {
+                self.cover(now);
+            }
+            for group in self.lines.take(origin, PageGroup { closed, blocks }, self.at) {
+                self.fill(origin, group, now);
+            }
         }
         self.at = cursor_after;
+        self.pass();
         self.reach();
         Ok(())
+    }
+
+    /// Adds a group to the open wave.
+    fn fill(&mut self, origin: OriginTag, group: PageGroup, now: Instant) {
+        if self.wave.is_none() && self.ledger.is_empty() {
+            self.moved_at = now;
+        }
+        let before = self.lines.settled(self.at);
+        if let Some(stands) = self.lines.stands(origin) {
+            self.wave.get_or_insert_with(Wave::new).add(origin, group, before, stands);
+        }
+    }
+
+    fn pass(&mut self) {
+        let settled = self.lines.settled(self.at);
+        match &mut self.wave {
+            Some(wave) => wave.pass(settled),
+            None => self.ledger.pass(settled),
+        }
+    }
+
+    /// Covers what was left out so far, so that whatever is promised next holds.
+    fn cover(&mut self, now: Instant) {
+        // One after the other: a page makes nothing durable that the next one has yet to cover.
+        while let Some((origin, group)) = self.lines.close() {
+            self.fill(origin, group, now);
+            self.pass();
+        }
     }
 
     /// Takes a promise about the local origin over, to be passed on behind every page so far. A later one replaces it.
@@ -182,10 +212,9 @@ impl Session {
             self.demand_known(standing.progress.frontier.iter().map(|(origin, _)| origin))?;
         }
         let Self { promises, lines, ledger, me, .. } = self;
-        let nothing =
-            |origin: OriginTag| Some(OriginMarks::new(lines.get(&origin)?.incarnation, me.partitions));
+        let nothing = |origin: OriginTag| Some(OriginMarks::new(lines.incarnation(origin)?, me.partitions));
         promises.free(&standing.progress, nothing, |origin, tails| {
-            lines.get(&origin).is_some_and(|line| line.is_behind(tails, ledger.peer().get(&origin)))
+            lines.is_behind(origin, tails, ledger.peer().get(&origin))
         });
         promises.stand(standing);
         self.reach();
@@ -195,13 +224,13 @@ impl Session {
     fn reach(&mut self) {
         let Self { promises, lines, me, at, .. } = self;
         let nothing = |origin: OriginTag| {
-            lines.get(&origin).map(|line| OriginMarks::new(line.incarnation, me.partitions))
+            lines.incarnation(origin).map(|incarnation| OriginMarks::new(incarnation, me.partitions))
         };
         promises.reach(at.lsn, nothing);
     }
 
     fn demand_known(&self, mut origins: impl Iterator<Item = OriginTag>) -> Result<(), ShipError> {
-        let known = |origin| self.lines.contains_key(&origin) || self.omitted.contains(&origin);
+        let known = |origin| self.lines.incarnation(origin).is_some() || self.omitted.contains(&origin);
         match origins.find(|origin| !known(*origin)) {
             Some(origin) => Err(ShipError::NewOrigin { peer: self.peer.clone(), origin }),
             None => Ok(()),
@@ -215,6 +244,9 @@ impl Session {
 
     /// The open wave, if it is to leave now. What the peer covers by now, because another link brought it, is left out.
     pub(crate) fn next_wave(&mut self, now: Instant) -> Option<Outgoing> {
+        if self.flushing || self.promises.is_due() {
+            self.cover(now);
+        }
         let wave = self.wave.as_ref()?;
         let bytes = wave.bytes();
         let time = wave.full || self.flushing || self.window.is_time(bytes, self.ledger.small());
@@ -238,14 +270,14 @@ impl Session {
 
     fn send(&mut self, mut open: OpenPage, small: bool, at: Instant, out: &mut Outgoing) {
         let (origin, cursor_after) = (open.origin, open.cursor_after);
-        let Some(incarnation) = self.lines.get(&origin).map(|line| line.incarnation) else { return };
+        let Some(incarnation) = self.lines.incarnation(origin) else { return };
         if !open.leave_out(|block| !self.ledger.lacks(block)) {
             self.ledger.pass(cursor_after);
             return;
         }
         let (bytes, first_hlc) = (open.bytes(), open.first_hlc());
         let page = open.into_page(self.next_page, incarnation);
-        self.lines.get_mut(&origin).into_iter().for_each(|line| line.leaves(&page.through));
+        self.lines.leaves(origin, &page.through);
         self.next_page = self.next_page.next();
         let mut parts = split(&page);
         out.sent += self.flow.pack(&mut parts, bytes);
@@ -309,11 +341,11 @@ impl Session {
         let link = |error: LinkError| ShipError::Link { peer: self.peer.clone(), error };
         let (before, before_bytes) = (self.ledger.durable(), self.ledger.bytes());
         for said in &ack.watermarks {
-            let Some(line) = self.lines.get(&OriginTag::new(said.origin)) else { continue };
+            let Some(agreed) = self.lines.incarnation(OriginTag::new(said.origin)) else { continue };
             let (origin, marks) = decode_origin(said, self.me.partitions).map_err(link)?;
             if origin == self.me.origin() {
                 check_incarnation(Some(&marks), &self.peer, &self.me)?;
-            } else if marks.incarnation() != line.incarnation {
+            } else if marks.incarnation() != agreed {
                 let what = "an ack of another incarnation of a forwarded origin than was agreed";
                 return Err(ShipError::protocol(&self.peer, what));
             }
@@ -351,54 +383,6 @@ impl Session {
         if wanted == *asked { Ok(()) } else { Err(ShipError::Asked { peer: self.peer.clone(), wanted }) }
     }
 
-    /// When [`on_time`](Self::on_time) has something to say.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let waiting = (self.is_owed() && !self.waits).then(|| self.moved_at + self.settings.ack_timeout);
-        [waiting, self.silent_at(), self.flow.turn_at()].into_iter().flatten().min()
-    }
-
-    /// Whether anything waits for the peer, not for its own turn under a limit.
-    fn is_owed(&self) -> bool {
-        !self.ledger.is_empty() || self.wave.is_some() && self.flow.turn_at().is_none()
-    }
-
-    /// When the peer's silence is taken for death. What it holds back for the sake of others' writes it may hold long.
-    fn silent_at(&self) -> Option<Instant> {
-        let owes = !self.ledger.is_empty() && self.held == 0;
-        owes.then(|| self.heard_at + self.settings.silence_timeout)
-    }
-
-    /// Notices that nothing has happened for too long.
-    ///
-    /// # Errors
-    /// When the session is to be given up.
-    pub(crate) fn on_time(&mut self, now: Instant) -> Result<(), ShipError> {
-        if self.silent_at().is_some_and(|at| at <= now) {
-            let silence = now.duration_since(self.heard_at);
-            return Err(ShipError::Silent { peer: self.peer.clone(), silence });
-        }
-        self.waits = self.is_owed() && now.duration_since(self.moved_at) >= self.settings.ack_timeout;
-        self.flow.on_time(now);
-        Ok(())
-    }
-
-    /// Why nothing has become durable for long, if that is so.
-    pub(crate) fn waits(&self) -> Option<String> {
-        let (peer, bytes, held) = (&self.peer, self.ledger.bytes(), self.held);
-        let paused = self.flow.paused(peer);
-        if paused.is_some() || !self.waits {
-            return paused;
-        }
-        Some(if held > 0 {
-            format!("{peer} holds {held} bytes back until writes of other clusters have reached it")
-        } else if self.window.credit() == 0 {
-            format!("{peer} takes nothing now: it has no room, and has given no credit")
-        } else {
-            let timeout = self.settings.ack_timeout.as_secs();
-            format!("{peer} has acknowledged nothing for {timeout} s or more, {bytes} bytes are on their way")
-        })
-    }
-
     /// What is known of the flow on the link.
     pub(crate) fn flow(&mut self) -> &mut Flow {
         &mut self.flow
@@ -425,7 +409,7 @@ impl Session {
 
     /// Whether anything that was taken over is not acknowledged.
     pub(crate) fn has_backlog(&self) -> bool {
-        self.wave.is_some() || !self.ledger.is_empty()
+        self.wave.is_some() || !self.ledger.is_empty() || self.lines.owe()
     }
 
     fn frame(&self, body: Body) -> Frame {

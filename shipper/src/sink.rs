@@ -159,12 +159,24 @@ impl Shipper {
         };
         let ended = || ShipError::Ended { peer: peer.clone(), reason: "no answer to hello".to_owned() };
         let welcomed = handshake::answer(answer.ok_or_else(ended)?, &peer, &me)?;
+        let whole = log.whole().is_some_and(|whole| whole.includes(&welcomed.interest));
+        let unserved = || ShipError::Interest {
+            peer: peer.clone(),
+            wanted: welcomed.interest.clone(),
+            here: log.whole(),
+        };
+        if self.config.forward == Forward::Always && !whole {
+            return Err(unserved());
+        }
         let own = welcomed.marks.clone();
         let located = log.locate(me.origin(), own.as_ref()).await?;
         let terms = welcomed.snapshot.clone().unwrap_or_default();
         let gone_back = matches!(located, Located::WentBack { .. });
         let fell_off = matches!(located, Located::FellOff { .. }) && terms.cover(me.origin());
-        if fell_off || terms.now && !gone_back {
+        if fell_off && !whole {
+            return Err(unserved());
+        }
+        if fell_off || terms.now && !gone_back && whole {
             return Ok(Called::Seed(link, Box::new(welcomed)));
         }
         let from = handshake::start(located, &peer)?;
@@ -176,6 +188,7 @@ impl Shipper {
         }
         for (name, incarnation) in forwarded {
             match held_of(&welcomed, &name, incarnation, me.partitions) {
+                Ok(_) if !whole => route.leave_out(&name, &unserved().to_string()),
                 Ok(held) => {
                     let located = log.locate(name.tag(), Some(&held)).await?;
                     if matches!(located, Located::FellOff { .. }) && terms.cover(name.tag()) {

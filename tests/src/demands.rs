@@ -85,22 +85,7 @@ impl World {
 
     fn demand_state_of_log(&self, site: &Site, history: &History) {
         let now = site.clock.now_millis();
-        let (ranges, others): (Vec<&Entry>, Vec<&Entry>) =
-            history.entries.iter().partition(|entry| entry.end_key.is_some());
-        let mut newest: BTreeMap<&[u8], &Entry> = BTreeMap::new();
-        for entry in others {
-            let best = newest.entry(&entry.key).or_insert(entry);
-            if entry.version > best.version {
-                *best = entry;
-            }
-        }
-        for (key, best) in &mut newest {
-            for range in ranges.iter().filter(|range| range.is_about(key)) {
-                if range.version > best.version {
-                    *best = range;
-                }
-            }
-        }
+        let newest = newest(history.entries.iter());
         let rows = site.tree().expect("everything runs").scan(b"", None, usize::MAX);
         let shown: BTreeSet<(&[u8], Version, &[u8])> =
             rows.iter().map(|row| (&row.key[..], row.version, &row.value[..])).collect();
@@ -169,4 +154,24 @@ impl World {
             }
         }
     }
+}
+
+/// The greatest version of each key that some records are about by its name.
+pub(crate) fn newest<'a>(entries: impl Iterator<Item = &'a Entry>) -> BTreeMap<&'a [u8], &'a Entry> {
+    let (ranges, others): (Vec<&Entry>, Vec<&Entry>) = entries.partition(|entry| entry.end_key.is_some());
+    let mut newest: BTreeMap<&[u8], &Entry> = BTreeMap::new();
+    for entry in others {
+        let best = newest.entry(&entry.key).or_insert(entry);
+        if entry.version > best.version {
+            *best = entry;
+        }
+    }
+    for (key, best) in &mut newest {
+        for range in ranges.iter().filter(|range| range.is_about(key)) {
+            if range.version > best.version {
+                *best = range;
+            }
+        }
+    }
+    newest
 }

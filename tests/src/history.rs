@@ -102,9 +102,11 @@ impl History {
         for (index, record) in (0..).zip(block.records()) {
             let record = record.expect("what is in a log was checked");
             let offset = next.get_mut(&record.partition).expect("a run for each partition");
+            *offset = record.offset.unwrap_or(*offset);
             let dot = Dot { origin, incarnation, partition: record.partition, offset: *offset };
             *offset = offset.next();
-            if index < skip {
+            // A mark is no write: it says what was left out before it.
+            if index < skip || record.kind == Kind::Mark {
                 continue;
             }
             self.entries.push(Entry {

@@ -8,6 +8,7 @@ mod clock;
 mod counters;
 mod demands;
 mod history;
+mod interests;
 mod promises;
 mod sequences;
 mod site;

@@ -152,7 +152,7 @@ impl World {
         acknowledged
     }
 
-    async fn run_faults(&mut self, plan: &Plan) {
+    pub(crate) async fn run_faults(&mut self, plan: &Plan) {
         let end = Instant::now() + plan.duration;
         while Instant::now() < end {
             let pause = if plan.fault_every.is_zero() { plan.duration } else { plan.fault_every };

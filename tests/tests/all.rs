@@ -13,6 +13,7 @@ mod full_buffers;
 mod gaps;
 mod golden;
 mod hours;
+mod interest;
 mod kills;
 mod minutes;
 mod no_loops;

@@ -68,6 +68,7 @@ async fn call(world: &World, of: &TreeIdentity) -> (Link, Welcome) {
         known_clusters: vec![b.to_string()],
         capabilities: Vec::new(),
         forwarded: Vec::new(),
+        interest: Vec::new(),
     };
     link.sender.send(Frame::new(0, Body::Hello(hello))).await.expect("the link is open");
     let answer = link.receiver.receive().await.expect("an answer").and_then(|frame| frame.body);

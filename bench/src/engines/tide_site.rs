@@ -66,6 +66,7 @@ impl Site {
             partitions,
             merge: MergeMode::default(),
             consistency: Consistency::default(),
+            interest: tidewire_core::record::Interest::all(),
             limits: Limits { snapshot_log_bytes: u64::MAX, ..Limits::default() },
             disk: self.disk.clone(),
             clock: self.clock.clone(),

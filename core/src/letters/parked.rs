@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::letter::{Fate, Letter, Stretch};
 use crate::causal::{VersionVector, Watermarks};
 use crate::id::{Hlc, Lsn, Offset, OriginTag, PartitionId};
-use crate::record::Block;
+use crate::record::{Block, RecordView};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
@@ -105,10 +105,11 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// The next record is of this partition: whether it is left out.
-    pub fn passes(&mut self, partition: PartitionId) -> bool {
+    /// Whether the next record is left out.
+    pub fn passes(&mut self, record: &RecordView<'_>) -> bool {
+        let partition = record.partition;
         let Some(next) = self.next.get_mut(&partition) else { return false };
-        let offset = *next;
+        let offset = record.offset.unwrap_or(*next);
         *next = offset.next();
         self.stretches
             .iter()

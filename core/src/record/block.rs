@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::checksum::checksum;
 use super::error::FormatError;
+use super::mutation::Kind;
 use super::view::RecordView;
 use crate::causal::VersionVector;
 use crate::id::{Hlc, Incarnation, Offset, OriginTag, PartitionId};
@@ -16,23 +17,29 @@ pub(crate) const FIXED_BYTES: usize = 40;
 pub(super) const RUN_BYTES: usize = 14;
 const RUNS_AT: usize = FIXED_BYTES + 2;
 pub(super) const DEP_BYTES: usize = 16;
+/// Bytes of a partition in the table of a filtered block: where its range ends, too.
+const FILTERED_RUN_BYTES: usize = RUN_BYTES + 8;
 pub(super) const FLAG_DEPS: u16 = 2;
+pub(super) const FLAG_FILTERED: u16 = 4;
+/// Bytes of the offset in front of each record of a filtered block.
+const OFFSET_BYTES: usize = 8;
 
-/// The records of one partition in a block: dense offsets from `first`.
+/// The records of one partition in a block: dense offsets from `first`; of a filtered block some of a range, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionRun {
     /// The partition.
     pub partition: PartitionId,
     /// How many records of it the block holds.
     pub count: u32,
-    /// The offset of the first of them.
+    /// The offset of the first of them; of a filtered block where its range begins.
     pub first: Offset,
+    end: Offset,
 }
 
 impl PartitionRun {
-    /// The offset after the last record.
+    /// Where what the block covers of the partition ends: the offset after the last record.
     pub fn end(&self) -> Offset {
-        self.first.advanced(u64::from(self.count))
+        self.end
     }
 }
 
@@ -46,6 +53,7 @@ pub struct Block {
     last_hlc: Hlc,
     deps_at: usize,
     records_at: usize,
+    filtered: bool,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -76,14 +84,15 @@ impl Block {
             return Err(FormatError::Version { what: "block", found, known: VERSION });
         }
         let flags = u16_at(&bytes, 6).ok_or(SHORT)?;
-        if flags & !FLAG_DEPS != 0 {
+        if flags & !(FLAG_DEPS | FLAG_FILTERED) != 0 {
             return Err(FormatError::Field("a block has a flag that is not known here"));
         }
         if u32_at(&bytes, 16).ok_or(SHORT)? as usize != bytes.len() {
             return Err(FormatError::Field("a block's length is not that of its bytes"));
         }
         let count = u32_at(&bytes, 20).ok_or(SHORT)?;
-        let deps_at = Self::check_runs(&bytes, count)?;
+        let filtered = flags & FLAG_FILTERED != 0;
+        let deps_at = Self::check_runs(&bytes, count, filtered)?;
         let mut records_at = deps_at;
         if flags & FLAG_DEPS != 0 {
             let entries = usize::from(u16_at(&bytes, deps_at).ok_or(SHORT)?);
@@ -102,23 +111,25 @@ impl Block {
             last_hlc: Hlc::new(u64_at(&bytes, 32).ok_or(SHORT)?),
             deps_at,
             records_at,
+            filtered,
             bytes,
         })
     }
 
     /// Looks through the partition table; answers where it ends.
-    fn check_runs(bytes: &[u8], count: u32) -> Result<usize, FormatError> {
+    fn check_runs(bytes: &[u8], count: u32, filtered: bool) -> Result<usize, FormatError> {
         let present = u16_at(bytes, FIXED_BYTES).ok_or(SHORT)?;
         if present > MAX_PARTITIONS {
             return Err(FormatError::Field("a block has more partitions than can be"));
         }
-        let end = RUNS_AT + usize::from(present) * RUN_BYTES;
+        let end = RUNS_AT + usize::from(present) * run_bytes(filtered);
         let mut last = None;
         let mut total = 0_u64;
-        for run in (Runs { rest: bytes.get(RUNS_AT..end).ok_or(SHORT)? }) {
+        for run in (Runs { rest: bytes.get(RUNS_AT..end).ok_or(SHORT)?, filtered }) {
             let rises = last.is_none_or(|last| last < run.partition);
-            let fits = run.first.get().checked_add(u64::from(run.count)).is_some();
-            if !rises || !fits || run.count == 0 || run.partition.get() >= MAX_PARTITIONS {
+            let counted = run.first.get().checked_add(u64::from(run.count));
+            let fits = counted.is_some_and(|counted| counted <= run.end.get() && run.first < run.end);
+            if !rises || !fits || run.partition.get() >= MAX_PARTITIONS {
                 return Err(FormatError::Field("a block's partition table is out of order"));
             }
             total += u64::from(run.count);
@@ -149,13 +160,19 @@ impl Block {
     /// The first thing that does not fit.
     pub fn check(&self, partitions: u16) -> Result<(), FormatError> {
         let mut counts = [0_u32; MAX_PARTITIONS as usize];
+        let mut reached = [Offset::ZERO; MAX_PARTITIONS as usize];
         let mut last = self.first_hlc;
         let mut seen = 0_u32;
         for record in self.records() {
             let record = record?;
-            record.check()?;
-            if record.partition != PartitionId::of(record.key, partitions) {
-                return Err(FormatError::Field("a record is not in the partition of its key"));
+            record.check_in(self, partitions)?;
+            if let Some(offset) = record.offset {
+                let range = self.run(record.partition).map(|run| run.first..run.end);
+                let reached = &mut reached[record.partition.index()];
+                if offset < *reached || !range.is_some_and(|range| range.contains(&offset)) {
+                    return Err(FormatError::Field("a record lies outside of what its block covers"));
+                }
+                *reached = offset.next();
             }
             if record.hlc < last || (seen == 0 && record.hlc != self.first_hlc) {
                 return Err(FormatError::Field("records are not in the order of their clock"));
@@ -204,7 +221,8 @@ impl Block {
     /// The partitions that occur, in order, with their offsets.
     pub fn runs(&self) -> Runs<'_> {
         let present = usize::from(u16_at(&self.bytes, FIXED_BYTES).expect("parse saw the partition table"));
-        Runs { rest: &self.bytes[RUNS_AT..RUNS_AT + present * RUN_BYTES] }
+        let end = RUNS_AT + present * run_bytes(self.filtered);
+        Runs { rest: &self.bytes[RUNS_AT..end], filtered: self.filtered }
     }
 
     /// The records of one partition, if there are any.
@@ -224,6 +242,22 @@ impl Block {
             .collect()
     }
 
+    /// The same as it is encoded; empty if there is nothing.
+    pub(super) fn deps_bytes(&self) -> &[u8] {
+        &self.bytes[self.deps_at..self.records_at]
+    }
+
+    /// Whether records were left out of it: it covers ranges, and each record says its own offset.
+    pub fn is_filtered(&self) -> bool {
+        self.filtered
+    }
+
+    /// Whether it covers and holds nothing: a mark alone.
+    pub fn is_cover(&self) -> bool {
+        let mut records = self.records();
+        self.filtered && records.all(|record| record.is_ok_and(|record| record.kind == Kind::Mark))
+    }
+
     /// Bytes of its records, counted from the first one.
     ///
     /// # Panics
@@ -234,7 +268,7 @@ impl Block {
 
     /// The records in order. Ends after the first that cannot be read.
     pub fn records(&self) -> Records<'_> {
-        Records { rest: &self.bytes[self.records_at..self.bytes.len() - 4] }
+        Records { rest: &self.bytes[self.records_at..self.bytes.len() - 4], filtered: self.filtered }
     }
 }
 
@@ -242,6 +276,11 @@ impl Block {
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
     rest: &'a [u8],
+    filtered: bool,
+}
+
+const fn run_bytes(filtered: bool) -> usize {
+    if filtered { FILTERED_RUN_BYTES } else { RUN_BYTES }
 }
 
 impl Iterator for Runs<'_> {
@@ -250,16 +289,19 @@ impl Iterator for Runs<'_> {
     #[inline]
     fn next(&mut self) -> Option<PartitionRun> {
         let (run, rest) = self.rest.split_first_chunk::<RUN_BYTES>()?;
-        self.rest = rest;
+        let (count, first) = (u32_at(run, 2)?, u64_at(run, 6)?);
+        let end = if self.filtered { u64_at(rest, 0)? } else { first.saturating_add(u64::from(count)) };
+        self.rest = if self.filtered { &rest[FILTERED_RUN_BYTES - RUN_BYTES..] } else { rest };
         Some(PartitionRun {
             partition: PartitionId::new(u16_at(run, 0)?),
-            count: u32_at(run, 2)?,
-            first: Offset::new(u64_at(run, 6)?),
+            count,
+            first: Offset::new(first),
+            end: Offset::new(end),
         })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.rest.len() / RUN_BYTES;
+        let left = self.rest.len() / run_bytes(self.filtered);
         (left, Some(left))
     }
 }
@@ -270,12 +312,27 @@ impl ExactSizeIterator for Runs<'_> {}
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
+    filtered: bool,
 }
 
-impl Records<'_> {
+impl<'a> Records<'a> {
     /// Bytes of the records that are still to come.
     pub fn left(&self) -> usize {
         self.rest.len()
+    }
+
+    /// Bytes in front of each record that are not part of it: its offset, in a filtered block.
+    pub fn lead(&self) -> usize {
+        if self.filtered { OFFSET_BYTES } else { 0 }
+    }
+
+    fn read(&self) -> Result<(RecordView<'a>, usize), FormatError> {
+        if !self.filtered {
+            return RecordView::parse(self.rest);
+        }
+        let offset = u64_at(self.rest, 0).ok_or(FormatError::Short("a record"))?;
+        let (record, length) = RecordView::parse(&self.rest[OFFSET_BYTES..])?;
+        Ok((RecordView { offset: Some(Offset::new(offset)), ..record }, OFFSET_BYTES + length))
     }
 }
 
@@ -287,7 +344,7 @@ impl<'a> Iterator for Records<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        match RecordView::parse(self.rest) {
+        match self.read() {
             Ok((record, length)) => {
                 self.rest = &self.rest[length..];
                 Some(Ok(record))

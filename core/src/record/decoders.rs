@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{Block, BlockBuilder, FRAME_BYTES, Frame, Mutation, RecordView, checksum, view};
+use super::{
+    Block, BlockBuilder, Coverage, FRAME_BYTES, Frame, Interest, Mutation, RecordView, checksum, view,
+};
 use crate::causal::VersionVector;
 use crate::id::{GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::trials::Decoder;
@@ -78,7 +80,13 @@ fn samples() -> Vec<Block> {
 }
 
 fn blocks() -> Vec<Vec<u8>> {
-    samples().iter().map(|block| block.bytes().to_vec()).collect()
+    let whole = samples();
+    let interest = Interest::new(["key-1", "c"]).expect("prefixes");
+    let part = |block: &Block| Coverage::of(&whole[0]).filter(block, &interest, INCARNATION);
+    let filtered = whole[1..].iter().map(part);
+    let cover = Coverage::of(&whole[2]).cover(whole[2].origin(), INCARNATION);
+    let all = whole.iter().cloned().chain(filtered).chain([cover]);
+    all.map(|block| block.bytes().to_vec()).collect()
 }
 
 fn records() -> Vec<Vec<u8>> {

@@ -7,11 +7,13 @@
 mod block;
 mod builder;
 mod checksum;
+mod coverage;
 #[cfg(any(test, feature = "test-util"))]
 mod decoders;
 mod error;
 mod frame;
 mod group;
+mod interest;
 mod merge;
 mod mutation;
 mod ready;
@@ -24,6 +26,7 @@ pub(crate) use block::FIXED_BYTES as BLOCK_HEADER_BYTES;
 pub use block::{Block, PartitionRun, Records, Runs};
 pub use builder::BlockBuilder;
 pub use checksum::checksum;
+pub use coverage::Coverage;
 #[cfg(any(test, feature = "test-util"))]
 pub use decoders::DECODERS;
 #[cfg(any(test, feature = "test-util"))]
@@ -31,6 +34,7 @@ pub(crate) use decoders::sample_blocks;
 pub use error::FormatError;
 pub use frame::{FRAME_BYTES, Frame};
 pub use group::{FramedBlock, Group};
+pub use interest::{Interest, InterestError, Kept};
 pub use merge::MergeMode;
 pub use mutation::{Kind, Mutation};
 pub use ready::ReadyGroup;

@@ -45,6 +45,54 @@ fn vectors() -> impl Strategy<Value = VersionVector> {
 }
 
 proptest! {
+    /// Filtered, and filtered again: what is kept is what the interest wants of the whole, with the same dots, dependencies
+    /// and coverage.
+    #[test]
+    fn a_filtered_block_keeps_what_is_wanted_and_covers_the_rest(
+        mutations in mutations(),
+        deps in vectors(),
+        prefixes in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..2), 100),
+        at in any::<prop::sample::Index>(),
+        bit in 0_u8..8,
+    ) {
+        let block = build(&mutations, &deps);
+        let kept = |block: &Block, wide: &Interest| match wide.keeps(block) {
+            Kept::Whole => block.clone(),
+            Kept::Part => Coverage::default().filter(block, wide, INCARNATION),
+            Kept::Nothing => Coverage::of(block).cover(block.origin(), INCARNATION),
+        };
+        let narrow = Interest::new(prefixes[..30].to_vec()).expect("prefixes");
+        let wide = Interest::new(prefixes[..60].to_vec()).expect("prefixes");
+        prop_assert!(wide.includes(&narrow));
+        let filtered = kept(&block, &narrow);
+        filtered.verify(INCARNATION).expect("checksum");
+        filtered.check(PARTITIONS).expect("sound");
+        let again = kept(&kept(&block, &wide), &narrow);
+        // Of what is left out nobody needs to know which was the last.
+        prop_assert!(again == filtered || again.is_cover() && filtered.is_cover(), "by a relay or at once");
+        prop_assert!(again.runs().eq(filtered.runs()) || !again.is_filtered());
+        prop_assert!(block.runs().zip(filtered.runs()).all(|(a, b)| (a.partition, a.first, a.end()) == (b.partition, b.first, b.end())));
+        let mut next: std::collections::BTreeMap<_, _> = block.runs().map(|run| (run.partition, run.first)).collect();
+        let mut wanted = Vec::new();
+        for record in block.records().flatten() {
+            let offset = next.get_mut(&record.partition).expect("in the table");
+            if narrow.wants(&record) {
+                wanted.push(RecordView { offset: Some(*offset), ..record });
+            }
+            *offset = offset.next();
+        }
+        if filtered.is_filtered() && !filtered.is_cover() {
+            prop_assert_eq!(filtered.records().flatten().collect::<Vec<_>>(), wanted);
+            prop_assert_eq!(filtered.deps(), deps);
+        } else {
+            prop_assert_eq!(filtered.is_cover(), wanted.is_empty());
+        }
+        let mut bytes = filtered.bytes().to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(Block::parse(Bytes::from(bytes)).and_then(|block| block.verify(INCARNATION)).is_err());
+    }
+
     #[test]
     fn a_block_reads_back_as_it_was_built(mutations in mutations(), deps in vectors()) {
         let block = build(&mutations, &deps);
@@ -126,6 +174,21 @@ fn the_bytes_of_version_1_are_fixed() {
     };
     let hex: String = frame.encode(8, &[9, 9, 9, 9]).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, include_str!("../../golden/frame-v1.hex").trim());
+}
+
+#[test]
+fn the_bytes_of_filtered_blocks_are_fixed() {
+    let deps: VersionVector = [(OriginTag::new(5), Hlc::new(6))].into_iter().collect();
+    let block = build(
+        &[(Mutation::set("a", "v"), 1), (Mutation::set("b", "w"), 1), (Mutation::delete("a"), 1)],
+        &deps,
+    );
+    let interest = Interest::new(["b"]).expect("a prefix");
+    let filtered = Coverage::default().filter(&block, &interest, INCARNATION);
+    let cover = Coverage::of(&block).cover(block.origin(), INCARNATION);
+    let hex = |block: &Block| block.bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let all = [&filtered, &cover].map(hex).join("\n");
+    assert_eq!(all, include_str!("../../golden/filtered-v1.hex").trim());
 }
 
 #[test]

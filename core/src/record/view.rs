@@ -1,8 +1,9 @@
 //! [`RecordView`]: one record, read in place.
 
+use super::block::Block;
 use super::error::FormatError;
 use super::mutation::{Kind, Mutation};
-use crate::id::{Hlc, PartitionId};
+use crate::id::{Hlc, Offset, PartitionId};
 use crate::limits::MAX_KEY_BYTES;
 
 /// Bytes of a record in front of its deadline, keys and value.
@@ -35,6 +36,8 @@ pub struct RecordView<'a> {
     pub extended: Option<&'a [u8]>,
     /// The value.
     pub value: &'a [u8],
+    /// Its offset, if its block is a filtered one; else it follows from its place in the block.
+    pub offset: Option<Offset>,
 }
 
 /// Takes bytes from the front of a slice.
@@ -99,6 +102,7 @@ impl<'a> RecordView<'a> {
             end_key,
             extended,
             value,
+            offset: None,
         };
         Ok((view, bytes.len() - reader.0.len()))
     }
@@ -109,6 +113,28 @@ impl RecordView<'_> {
     pub fn payload_bytes(&self) -> usize {
         let parts = [Some(self.key), self.end_key, self.extended, Some(self.value)];
         parts.into_iter().flatten().map(<[u8]>::len).sum()
+    }
+
+    /// Whether it can be a record of a block of a tree with that many partitions: its fields are those of its kind, and it
+    /// is in the partition of its key. The mark of a filtered block has no key.
+    ///
+    /// # Errors
+    /// Says which field cannot be.
+    pub fn check_in(&self, block: &Block, partitions: u16) -> Result<(), FormatError> {
+        if self.kind == Kind::Mark && block.is_filtered() {
+            let bare = self.payload_bytes() == 0 && self.deadline_ms.is_none() && self.end_key.is_none();
+            let alone = block.count() == 1 && self.partition.get() < partitions;
+            return if bare && alone {
+                Ok(())
+            } else {
+                Err(FormatError::Field("a mark that covers is not alone in its block"))
+            };
+        }
+        self.check()?;
+        if self.partition == PartitionId::of(self.key, partitions) {
+            return Ok(());
+        }
+        Err(FormatError::Field("a record is not in the partition of its key"))
     }
 
     /// Whether its fields are those of its kind: for records that come from elsewhere.

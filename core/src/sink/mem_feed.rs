@@ -93,6 +93,7 @@ impl MemFeed {
             partitions: 4,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
+            interest: crate::record::Interest::all(),
         })
     }
 

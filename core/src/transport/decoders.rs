@@ -10,7 +10,7 @@ use super::wire::{self, frame::Body};
 use crate::causal::{OriginMarks, VersionVector, Watermarks};
 use crate::error::LinkError;
 use crate::id::{Hlc, Incarnation, Offset, OriginTag, PageId, PartitionId};
-use crate::record::sample_blocks;
+use crate::record::{Interest, sample_blocks};
 use crate::trials::Decoder;
 
 const PARTITIONS: u16 = 8;
@@ -43,7 +43,9 @@ fn frames() -> Vec<Vec<u8>> {
     let mut watermarks = Watermarks::default();
     watermarks.insert(origin, marks);
     let frontier: VersionVector = [(origin, Hlc::new(11))].into_iter().collect();
+    let interest = vec!["eu/".into(), "us/".into()];
     let hello = wire::Hello {
+        interest: interest.clone(),
         cluster: "eu-west".into(),
         boot_id: 3,
         tree: "orders".into(),
@@ -56,6 +58,7 @@ fn frames() -> Vec<Vec<u8>> {
         watermarks: encode_watermarks(&watermarks),
         frontier: encode_vector(&frontier),
         credit_bytes: 1 << 20,
+        interest,
         ..wire::Welcome::default()
     };
     let ack = wire::Ack {
@@ -79,8 +82,12 @@ fn decode_frame(bytes: &[u8]) -> Result<(), String> {
     let frame =
         wire::Frame::decode(bytes::Bytes::copy_from_slice(bytes)).map_err(|error| error.to_string())?;
     let read: Result<(), LinkError> = match frame.body {
-        Some(Body::Welcome(welcome)) => decode_watermarks(&welcome.watermarks, PARTITIONS)
-            .and_then(|_| decode_vector(&welcome.frontier).map(drop)),
+        Some(Body::Hello(hello)) => return Decoder::said(Interest::new(hello.interest)),
+        Some(Body::Welcome(welcome)) => {
+            Decoder::said(Interest::new(welcome.interest))?;
+            decode_watermarks(&welcome.watermarks, PARTITIONS)
+                .and_then(|_| decode_vector(&welcome.frontier).map(drop))
+        }
         Some(Body::Ack(ack)) => decode_watermarks(&ack.watermarks, PARTITIONS)
             .and_then(|_| decode_vector(&ack.frontier).map(drop)),
         Some(Body::Heartbeat(heartbeat)) => decode_offsets(&heartbeat.tails, PARTITIONS).map(drop),

@@ -73,8 +73,9 @@ pub(crate) fn decode_block(
     let mut lsn = framed.frame.first_lsn;
     for (at, record) in block.records().flatten().enumerate() {
         let Some(offset) = offsets.get_mut(record.partition.index()) else { continue };
-        let dot = Dot { origin: block.origin(), incarnation, partition: record.partition, offset: *offset };
-        *offset = offset.next();
+        let own = record.offset.unwrap_or(*offset);
+        let dot = Dot { origin: block.origin(), incarnation, partition: record.partition, offset: own };
+        *offset = own.next();
         if at < skip {
             continue;
         }

@@ -194,6 +194,7 @@ impl Tree {
         let mut total = 0;
         for mutation in &mutations {
             self.check_key(&mutation.key)?;
+            self.check_interest(mutation)?;
             let bytes = mutation.record_bytes();
             total += bytes;
             if bytes > self.0.limits.max_record_bytes {
@@ -209,6 +210,23 @@ impl Tree {
         }
         let hlc = self.0.writer.append(&mutations).await?;
         Ok(Version { hlc, origin: self.0.identity.origin() })
+    }
+
+    /// A write that this cluster does not hold itself would be lost to whoever is seeded from here.
+    fn check_interest(&self, mutation: &Mutation) -> Result<(), Error> {
+        let TreeIdentity { interest, tree, cluster, .. } = &self.0.identity;
+        if interest.allows(mutation) {
+            return Ok(());
+        }
+        let what = if mutation.end_key.is_some() {
+            "a range outside of it, or of more than one prefix"
+        } else {
+            "other keys"
+        };
+        let said = format!(
+            "{cluster} holds {interest} of tree {tree}: write {what} on a cluster that holds them, or widen interest"
+        );
+        Err(Error::new(ErrorKind::Invalid, said))
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), Error> {

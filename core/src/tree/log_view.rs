@@ -9,6 +9,7 @@ use crate::causal::{OriginMarks, Watermark};
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
 use crate::id::{ClusterId, Incarnation, Lsn, OriginTag, PartitionId};
+use crate::record::Interest;
 
 /// Where a receiver stands in this log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,12 +76,19 @@ pub trait LogView: Send + Sync + 'static {
     /// When the log cannot be read.
     async fn locate(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Result<Located, Error>;
 
-    /// Begins a seed for a receiver that the log cannot serve: all that is applied here, as of a position at or above the
-    /// end of the log at the moment of the call. Whoever asks has what lies behind that end retained first.
+    /// The keys of which everything is here; None: there are none. Less than what is held while a seed is wanted for more
+    /// keys than before.
+    fn whole(&self) -> Option<Interest> {
+        Some(self.identity().interest)
+    }
+
+    /// Begins a seed for a receiver that the log cannot serve: all that is applied here of the keys that it holds, as of a
+    /// position at or above the end of the log at the moment of the call. Whoever asks has what lies behind that end
+    /// retained first.
     ///
     /// # Errors
-    /// `Unavailable` while the tree takes over a seed itself; `Refused` by a log that gives none.
-    async fn seed(&self) -> Result<Box<dyn SeedReader>, Error> {
+    /// `Unavailable` while the tree takes over a seed itself; `Refused` by a log that gives none, or not of all these keys.
+    async fn seed(&self, _interest: &Interest) -> Result<Box<dyn SeedReader>, Error> {
         Err(Error::new(ErrorKind::Refused, "this log gives no seeds"))
     }
 }

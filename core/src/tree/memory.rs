@@ -13,8 +13,8 @@ use crate::causal::VersionVector;
 use crate::error::{Error, ErrorKind};
 use crate::id::{ClusterId, Dot, Hlc, Incarnation, Offset, OriginTag, PartitionId};
 use crate::letters::{Letter, Parked, RecordFault};
-use crate::record::Block;
 use crate::record::ReadyGroup;
+use crate::record::{Block, Kind};
 
 #[derive(Debug, Default)]
 struct State {
@@ -147,7 +147,7 @@ impl State {
                 self.violations.push("a record of a partition that is not in the block's table".into());
                 return;
             };
-            let offset = *at;
+            let offset = record.offset.unwrap_or(*at);
             *at = offset.next();
             let covered = offset < marks.get(record.partition).next;
             if covered != (index < usize::from(skip)) {
@@ -161,10 +161,18 @@ impl State {
                     .push(format!("a record of {origin} at {} below its frontier {reached}", record.hlc));
             }
             marks.advance(record.partition, offset.next(), record.hlc);
-            if left_out.as_mut().is_some_and(|left_out| left_out.passes(record.partition)) {
+            if record.kind == Kind::Mark {
+                continue;
+            }
+            if left_out.as_mut().is_some_and(|left_out| left_out.passes(&record)) {
                 continue;
             }
             self.applied.push(Dot { origin, incarnation, partition: record.partition, offset });
+        }
+        for run in block.runs() {
+            if marks.advance(run.partition, run.end(), Hlc::ZERO) {
+                marks.forget_hlc(run.partition);
+            }
         }
     }
 }

@@ -23,8 +23,7 @@ use crate::letters::TreeLetters;
 use crate::limits::Limits;
 use crate::metrics::{Labels, Metrics};
 use crate::random::Random;
-use crate::record::Group;
-use crate::record::MergeMode;
+use crate::record::{Group, Interest, MergeMode};
 use crate::tasks::Tasks;
 use crate::wal::file::{FileStorage, Manifest};
 use crate::wal::{CommitRunner, DurableGroups, Log, WalMetrics, WalStorage, Writer, WriterConfig};
@@ -43,6 +42,8 @@ pub struct TreeConfig {
     pub merge: MergeMode,
     /// Whether writes wait for their dependencies here.
     pub consistency: Consistency,
+    /// Which keys are held here. Fewer than before are dropped at once; more take a seed, which is asked for.
+    pub interest: Interest,
     /// The bounds.
     pub limits: Limits,
     /// The files.
@@ -207,6 +208,7 @@ impl Tree {
             tasks: config.tasks.clone(),
             clock: config.clock.clone(),
             letters: config.letters.clone(),
+            interest: config.interest.clone(),
         };
         let recovered = recovery.run().await?;
         Ok(Self::assemble(config, recovered))
@@ -222,6 +224,7 @@ impl Tree {
             partitions: config.partitions,
             merge: config.merge,
             consistency: config.consistency,
+            interest: config.interest,
         };
         let end = recovered.start.lsn;
         let applied = Arc::new(AppliedState {

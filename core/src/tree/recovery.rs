@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
 use crate::id::{Incarnation, Lsn};
 use crate::letters::TreeLetters;
 use crate::limits::Limits;
+use crate::record::Interest;
 use crate::tasks::Tasks;
 use crate::wal::file::{FileStorage, Manifest, OpenedLog, Opening};
 use crate::wal::{WalStorage, WriterStart};
@@ -44,6 +45,8 @@ pub(super) struct Recovery {
     pub(super) tasks: Tasks,
     pub(super) clock: Arc<HybridClock>,
     pub(super) letters: Option<Arc<TreeLetters>>,
+    /// Which keys are to be held.
+    pub(super) interest: Interest,
 }
 
 /// Where a replay begins.
@@ -79,6 +82,7 @@ impl Recovery {
             .await??;
         let begin = self.begin(&snapshots, files, &known).await?;
         let seeds = self.settle_seeds(seeds, &snapshots, begin.number, known.incarnation).await?;
+        let seeds = self.settle_interest(seeds, found.is_none(), known.incarnation).await?;
         let (from, end) = (begin.from, begin.end);
         let disk_of_seeds = self.disk.clone();
         let this = self;
@@ -97,7 +101,8 @@ impl Recovery {
         let pruned = snapshots.clone();
         tasks.blocking(move || pruned.prune()).await?;
         let incarnation = opened.storage.manifest().incarnation;
-        let seeds = Arc::new(SeedBook::new(disk_of_seeds, dir, incarnation, seeds));
+        let seeds =
+            Arc::new(SeedBook::new(disk_of_seeds, dir, incarnation, seeds).owing(&state.progress.watermarks));
         Ok(Recovered { storage: opened.storage, state, snapshots, seeds, start })
     }
 
@@ -110,7 +115,7 @@ impl Recovery {
     ) -> Result<Begin, Error> {
         let own = self.new.cluster.tag();
         for file in files.into_iter().map(Arc::new) {
-            match load(&file, own, known.partitions, &self.tasks).await? {
+            match load(&file, own, known.partitions, &self.interest, &self.tasks).await? {
                 Ok(state) => {
                     let header = &file.header;
                     self.clock.observe(header.clock);
@@ -131,7 +136,8 @@ impl Recovery {
                 Err(fault) => snapshots.pass_over(&file, &fault),
             }
         }
-        let state = State::new(own, self.new.partitions);
+        let mut state = State::new(own, self.new.partitions);
+        state.interest = self.interest.clone();
         Ok(Begin { state, observed: VersionVector::default(), number: None, from: Lsn::ZERO, end: Lsn::ZERO })
     }
 
@@ -172,6 +178,34 @@ impl Recovery {
             Ok::<_, StorageError>(record)
         });
         Ok(stored.await??)
+    }
+
+    /// Takes over which keys are held from now on; durable before anything follows from it.
+    async fn settle_interest(
+        &self,
+        mut record: SeedRecord,
+        new: bool,
+        incarnation: Incarnation,
+    ) -> Result<SeedRecord, Error> {
+        let before = record.held.clone();
+        if !record.hold(&self.interest, new) {
+            return Ok(record);
+        }
+        let (disk, dir, tree) = (self.disk.clone(), self.dir.clone(), self.new.tree.clone());
+        let stored = self.tasks.blocking(move || {
+            disk.create_dir_all(&dir).map_err(|error| {
+                let said = format!("{} cannot be made", dir.display());
+                StorageError::new(StorageErrorKind::Io, said).with_source(error)
+            })?;
+            record.store(disk.as_ref(), &dir, incarnation)?;
+            Ok::<_, StorageError>(record)
+        });
+        let record = stored.await??;
+        if !new {
+            let seeded = record.widening.is_some();
+            tracing::warn!(%tree, %before, now = %record.held, seeded, "other keys are held than before");
+        }
+        Ok(record)
     }
 
     fn replay(

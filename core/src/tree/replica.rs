@@ -18,7 +18,7 @@ use crate::feed::Cursor;
 use crate::id::{ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::letters::Letter;
 use crate::limits::MAX_KNOWN_CLUSTERS;
-use crate::record::{Block, Group, Kind, PartitionRun, ReadyGroup};
+use crate::record::{Block, Group, Interest, Kind, PartitionRun, ReadyGroup, RecordView};
 use crate::wal::WalStorage;
 
 #[async_trait]
@@ -188,8 +188,12 @@ impl LogView for Tree {
         Ok(Located::At(self.cursor_at(end)))
     }
 
-    async fn seed(&self) -> Result<Box<dyn SeedReader>, Error> {
-        Ok(Box::new(self.give_seed()?))
+    fn whole(&self) -> Option<Interest> {
+        self.0.seeds.whole(&self.0.identity.interest)
+    }
+
+    async fn seed(&self, interest: &Interest) -> Result<Box<dyn SeedReader>, Error> {
+        Ok(Box::new(self.give_seed(interest)?))
     }
 }
 
@@ -260,7 +264,9 @@ impl Tree {
             let ours = here.get(partition);
             // What came with a seed does not lie in the log; there the mark itself is what can be compared.
             let floor = self.0.seeds.floor(origin, partition);
-            let same = |mark: Watermark| theirs.next == mark.next && theirs.hlc != mark.hlc;
+            // An HLC of zero is one that is not known: the record there was left out, or cannot be read.
+            let same =
+                |mark: Watermark| theirs.next == mark.next && theirs.hlc != mark.hlc && mark.hlc != Hlc::ZERO;
             let other = (same(ours) || same(floor)) && theirs.hlc != Hlc::ZERO;
             if own && theirs.next > ours.next || other {
                 differences.push((partition, theirs, ours));
@@ -318,8 +324,14 @@ impl Tree {
     }
 }
 
-/// The HLC of the last record of a run below a position; none if the run begins above it.
+/// The HLC of the last record of a run below a position; none if the run begins above it, or that record was left out.
 fn last_hlc_in(block: &Block, run: &PartitionRun, below: Offset) -> Option<Hlc> {
+    if block.is_filtered() {
+        let mut records = block.records().flatten();
+        let at = |record: &RecordView<'_>| record.partition == run.partition && record.kind != Kind::Mark;
+        let last = records.find(|record| at(record) && record.offset.is_some_and(|own| own.next() == below));
+        return last.map(|record| record.hlc);
+    }
     let count = usize::try_from(below.min(run.end()).since(run.first)).unwrap_or(usize::MAX);
     let records = block.records().flatten().filter(|record| record.partition == run.partition);
     records.take(count).last().map(|record| record.hlc)

@@ -24,6 +24,7 @@ use super::superseded::Superseded;
 use super::target::Progress;
 use crate::id::{Lsn, OriginTag};
 use crate::letters::Parked;
+use crate::record::Interest;
 
 /// Keys, values, and how far every origin is applied.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(super) struct State {
     pub(super) superseded: Superseded,
     /// What is left of what was reaped.
     leavings: Leavings,
+    /// Which keys are held here: whatever the log holds of others has no effect.
+    pub(super) interest: Interest,
     /// What is left out when blocks are applied, and not claimed.
     pub(super) parked: Parked,
     /// The end of the applied log.
@@ -57,6 +60,7 @@ impl State {
             ranges: RangeTombstones::default(),
             superseded: Superseded::default(),
             leavings: Leavings::default(),
+            interest: Interest::all(),
             parked: Parked::default(),
             next_lsn: Lsn::ZERO,
             progress: Progress::default(),

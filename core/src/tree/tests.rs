@@ -91,6 +91,7 @@ impl Site {
             partitions: 4,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
+            interest: crate::record::Interest::all(),
             limits: self.limits.clone(),
             disk,
             clock: Arc::new(clock),

@@ -140,7 +140,7 @@ impl<'a> Selecting<'a> {
         while let Some(record) = records.next() {
             // The checksum holds, so it is what its origin wrote: parked here as a dead letter, with all behind it.
             let Ok(record) = record else { break };
-            let length = left - records.left();
+            let length = left - records.left() - records.lead();
             let end = all - records.left();
             left = records.left();
             let Some(count) = counts.get_mut(record.partition.index()) else { continue };
@@ -166,7 +166,7 @@ impl<'a> Selecting<'a> {
         bytes: &[u8],
     ) {
         let first = framed.block.run(record.partition).map_or(Offset::ZERO, |run| run.first);
-        let offset = first.advanced(u64::from(before));
+        let offset = record.offset.unwrap_or_else(|| first.advanced(u64::from(before)));
         if offset < self.above {
             return;
         }

@@ -29,6 +29,7 @@ pub(crate) fn me() -> TreeIdentity {
         partitions: PARTITIONS,
         merge: MergeMode::LastWriterWins,
         consistency: Consistency::Causal,
+        interest: tidewire_core::record::Interest::all(),
     }
 }
 

@@ -36,6 +36,7 @@ async fn hello_says_who_calls_about_what_and_nothing_of_positions() {
         known_clusters: vec!["a".into(), "b".into(), "c".into()],
         capabilities: vec!["zstd".into()],
         forwarded: vec![],
+        interest: Vec::new(),
     };
     assert_eq!(hello, expected);
 }

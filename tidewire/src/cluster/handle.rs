@@ -284,6 +284,9 @@ impl Cluster {
                 config::Consistency::Causal => Consistency::Causal,
                 config::Consistency::Eventual => Consistency::Eventual,
             },
+            interest: settings.interest().map_err(|error| {
+                Error::new(ErrorKind::Invalid, format!("interest of {}: {error}", settings.name))
+            })?,
             limits: self.0.limits.clone(),
             disk: self.0.disk.clone(),
             clock: self.0.clock.clone(),

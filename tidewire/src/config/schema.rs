@@ -143,7 +143,11 @@ pub(super) const SECTIONS: &[Section] = &[
                 Kind::Size,
                 "Records that can never be applied here, parked; \"0B\": refused instead.",
             ),
-            key("interest", Kind::TextList, "Key prefixes to hold; empty: all, the only value so far."),
+            key(
+                "interest",
+                Kind::TextList,
+                "Key prefixes to hold; empty: all. Fewer drop the rest at the next start, more take a seed.",
+            ),
         ],
     },
     Section {

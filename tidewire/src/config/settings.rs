@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidewire_core::limits::{DEFAULT_PARTITIONS, Limits};
+use tidewire_core::record::{Interest, InterestError};
 use tidewire_shipper::Compression;
 
 use super::{ByteSize, Forward, HumanDuration};
@@ -253,6 +254,14 @@ impl TreeConfig {
             interest: Vec::new(),
             canary: Self::default_canary(),
         }
+    }
+
+    /// Which keys are held.
+    ///
+    /// # Errors
+    /// When a prefix cannot be, or there are too many.
+    pub fn interest(&self) -> Result<Interest, InterestError> {
+        Interest::new(self.interest.iter().cloned())
     }
 
     fn default_canary() -> HumanDuration {

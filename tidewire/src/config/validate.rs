@@ -139,11 +139,8 @@ impl ClusterConfig {
             check_range(&at("apply_after"), tree.apply_after, least.into(), most.into(), problems);
             let most = ByteSize::new(MAX_DEAD_LETTER_BYTES);
             check_range(&at("dead_letter_bytes"), tree.dead_letter_bytes, ByteSize::new(0), most, problems);
-            if !tree.interest.is_empty() {
-                problems.push(Problem::new(
-                    at("interest"),
-                    "holding only some prefixes comes later; write interest = [], which holds all keys",
-                ));
+            if let Err(error) = tree.interest() {
+                problems.push(Problem::new(at("interest"), error.to_string()));
             }
         }
     }

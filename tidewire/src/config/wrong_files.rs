@@ -44,10 +44,10 @@ const AFTER_A_PEER: &[Case] = &[
         &["did you mean \"causal\"", "\"causal\", \"eventual\""],
     ),
     (
-        "[[trees]]\nname = \"b\"\ninterest = [\"eu/\"]",
+        "[[trees]]\nname = \"b\"\ninterest = [\"eu/\", \"\"]",
         10,
         "trees[1].interest",
-        &["comes later", "interest = []"],
+        &["at least one byte", "empty to hold all keys"],
     ),
     ("[trees]\nname = \"b\"", 8, "", &["not valid TOML"]),
     (

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use super::floors::Floors;
-use super::record::{SeedRecord, SeedWish};
-use crate::causal::Watermark;
+use super::record::{SeedRecord, SeedWish, Widening};
+use crate::causal::{OriginMarks, Watermark, Watermarks};
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::id::{Incarnation, OriginTag, PartitionId};
+use crate::id::{Incarnation, Offset, OriginTag, PartitionId};
+use crate::record::Interest;
 
 /// The seeds of a tree.
 pub(in crate::tree) struct SeedBook {
@@ -21,6 +22,8 @@ pub(in crate::tree) struct SeedBook {
     pub(super) dir: PathBuf,
     incarnation: Incarnation,
     record: RwLock<SeedRecord>,
+    /// What was covered when the tree was opened with more keys than before.
+    owed: Watermarks,
     storing: Mutex<()>,
     /// Raised with every change of the floors: who read the log before starts anew.
     epoch: AtomicU64,
@@ -42,11 +45,32 @@ impl SeedBook {
             dir,
             incarnation,
             record: RwLock::new(record),
+            owed: Watermarks::default(),
             storing: Mutex::default(),
             epoch: AtomicU64::new(0),
             joining: AtomicBool::new(false),
             staging: Arc::default(),
         }
+    }
+
+    /// Of a tree that holds more keys than before and covers this: what a giver must cover, too, for what was left out of it
+    /// or dropped comes from nowhere else.
+    pub(in crate::tree) fn owing(self, covered: &Watermarks) -> Self {
+        let owed =
+            if self.record.read().widening.is_some() { covered.clone() } else { Watermarks::default() };
+        Self { owed, ..self }
+    }
+
+    /// Whether a giver covers what it has to.
+    pub(super) fn is_served_by(&self, theirs: &Watermarks) -> bool {
+        let widening = self.record.read().widening.is_some();
+        let covers = |(origin, owed): (OriginTag, &OriginMarks)| {
+            let theirs = theirs.origin(origin);
+            owed.iter().all(|(partition, mark)| {
+                mark.next <= theirs.map_or(Offset::ZERO, |theirs| theirs.get(partition).next)
+            })
+        };
+        !widening || self.owed.iter().all(covers)
     }
 
     /// Changes the record; durable when it returns, or unchanged. Blocks.
@@ -66,6 +90,19 @@ impl SeedBook {
     /// The seed that is wanted.
     pub(in crate::tree) fn wish(&self) -> Option<SeedWish> {
         self.record.read().wish.clone()
+    }
+
+    /// Of the keys that are held, those of which everything is here; None: there are none.
+    pub(in crate::tree) fn whole(&self, held: &Interest) -> Option<Interest> {
+        match &self.record.read().widening {
+            None => Some(held.clone()),
+            Some(Widening { whole }) => whole.clone(),
+        }
+    }
+
+    /// Whether keys are held that were not before, and no seed has brought them yet.
+    pub(super) fn widening(&self) -> Option<Widening> {
+        self.record.read().widening.clone()
     }
 
     /// Below this mark the log may lack records of an origin that are covered here.

@@ -32,6 +32,7 @@ fn samples() -> Vec<Vec<u8>> {
         floors: floors.clone(),
         holes: [PartitionId::new(2), PartitionId::new(5)].into(),
         pending: Some((5, floors)),
+        ..SeedRecord::default()
     };
     [SeedRecord::default(), busy].iter().map(|record| record.encode(INCARNATION)).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::causal::{Watermark, Watermarks};
+use crate::causal::{OriginMarks, Watermark, Watermarks};
 use crate::id::{Offset, OriginTag, PartitionId};
 
 /// For each origin and partition, the mark below which records may be missing in the log.
@@ -34,6 +34,13 @@ impl Floors {
         let known = self.0.entry((origin, partition)).or_default();
         if mark.next >= known.next {
             *known = mark;
+        }
+    }
+
+    /// Raises the marks of an origin to where it is covered.
+    pub(in crate::tree) fn raise_to(&mut self, origin: OriginTag, marks: &OriginMarks) {
+        for (partition, mark) in marks.iter().filter(|(_, mark)| mark.next > Offset::ZERO) {
+            self.raise(origin, partition, mark);
         }
     }
 

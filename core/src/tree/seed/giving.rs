@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
 use crate::id::{ClusterId, Incarnation};
+use crate::record::Interest;
 use crate::tree::Tree;
 use crate::tree::log_view::LogView;
 use crate::tree::reaping::Reading;
@@ -40,6 +41,8 @@ pub(in crate::tree) struct Giving {
     epoch: u64,
     header: SnapshotHeader,
     footer: SnapshotFooter,
+    /// What the taker holds.
+    interest: Interest,
     chunk: ChunkBuilder,
     /// What was made and not handed out.
     made: BytesMut,
@@ -52,8 +55,13 @@ pub(in crate::tree) struct Giving {
 }
 
 impl Tree {
-    /// Begins a seed at the present position.
-    pub(in crate::tree) fn give_seed(&self) -> Result<Giving, Error> {
+    /// Begins a seed at the present position, of the keys that the taker holds.
+    pub(in crate::tree) fn give_seed(&self, interest: &Interest) -> Result<Giving, Error> {
+        if !self.whole().is_some_and(|whole| whole.includes(interest)) {
+            // Whoever takes it deletes what it claims and lacks.
+            let said = format!("not all of {interest} is whole here: seed from a cluster that holds it");
+            return Err(Error::new(ErrorKind::Refused, said));
+        }
         if !self.0.seeds.holes().is_empty() {
             // It would claim writes of its own that it does not have.
             let said = "this log went back to an older copy, and waits for a seed itself";
@@ -67,11 +75,13 @@ impl Tree {
             header.progress.frontier = state.parked.claimed(&header.progress.frontier);
             header.progress.watermarks = state.parked.covered(&header.progress.watermarks);
         }
+        header.ranges.retain(|range| interest.overlaps(&range.from, &range.to));
         let mut giving = Giving {
             tree: self.clone(),
             epoch,
             footer: SnapshotFooter::new(header.covered),
             header,
+            interest: interest.clone(),
             chunk: ChunkBuilder::default(),
             made: BytesMut::new(),
             at: 0,
@@ -106,12 +116,12 @@ impl Giving {
         self.check()?;
         let (applied, most) = (self.tree.0.applied.clone(), self.tree.0.limits.snapshot_chunk_bytes);
         let (mut chunk, mut after) = (std::mem::take(&mut self.chunk), self.after.take());
-        let incarnation = self.header.incarnation;
+        let (incarnation, interest) = (self.header.incarnation, self.interest.clone());
         let index = self.footer.chunks.len();
         let filled = self.tree.0.tasks.blocking(move || {
             let mut more = true;
             while more && chunk.bytes() < most {
-                (after, _) = read_some(&applied, &mut chunk, after.as_deref(), most / 4);
+                (after, _) = read_some(&applied, &mut chunk, &interest, after.as_deref(), most / 4);
                 more = after.is_some();
             }
             let (entries, raw) = (chunk.count(), chunk.bytes() as u64);

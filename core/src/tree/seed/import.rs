@@ -101,6 +101,7 @@ impl Tree {
             theirs: theirs.progress.clone(),
             gone_back,
             ranges,
+            widening: self.0.seeds.widening(),
         })
     }
 
@@ -159,6 +160,11 @@ impl Tree {
         let header = self.joined_header(number, theirs, rules);
         let mut floors = seeds.floors();
         floors.join(&Floors::between(&rules.mine.watermarks, &theirs.progress.watermarks));
+        if rules.widening.is_some() {
+            // The log lacks what was left out of it before, whoever asks for it.
+            let foreign = rules.mine.watermarks.iter().filter(|(origin, _)| *origin != rules.own);
+            foreign.for_each(|(origin, marks)| floors.raise_to(origin, marks));
+        }
         let (pending, book) = ((number, floors), seeds.clone());
         tasks.blocking(move || book.change(|record| record.pending = Some(pending))).await??;
         match self.write_joined(file, rules, header).await {
@@ -221,7 +227,7 @@ impl Tree {
             (self.0.snapshots.clone(), header.clone(), self.0.limits.snapshot_chunk_bytes);
         let begun = tasks.blocking(move || snapshots.begin(&first, chunk)).await?;
         let mut writer = begun.map_err(|error| self.failed(error))?;
-        let mut join = Join::new(file);
+        let mut join = Join::new(file, &self.0.identity.interest);
         loop {
             let (applied, rules) = (self.0.applied.clone(), rules.clone());
             let step = tasks.blocking(move || {
@@ -273,7 +279,7 @@ impl Tree {
         rules: &Arc<Rules>,
     ) -> Result<u64, Error> {
         self.0.seeds.set_joining(true);
-        let mut joining = Joining { join: Join::new(file), changed: 0 };
+        let mut joining = Joining { join: Join::new(file, &self.0.identity.interest), changed: 0 };
         loop {
             let (applied, rules) = (self.0.applied.clone(), rules.clone());
             let most = self.0.limits.snapshot_chunk_bytes;
@@ -298,7 +304,7 @@ impl Tree {
                 Err(fault) => {
                     tracing::warn!(tree = %self.0.identity.tree, %fault, "a seed cannot be read, tried again");
                     tokio::time::sleep(PAUSE).await;
-                    joining = Joining { join: Join::new(file), changed: 0 };
+                    joining = Joining { join: Join::new(file, &self.0.identity.interest), changed: 0 };
                 }
             }
         }

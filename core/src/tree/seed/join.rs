@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::rules::Stand;
 use crate::id::Lsn;
+use crate::record::Interest;
 use crate::tree::core::AppliedState;
 use crate::tree::image::EntryImage;
 use crate::tree::snapshot::{SnapshotFault, SnapshotFile};
@@ -27,6 +28,8 @@ pub(super) struct Pair {
 /// A walk in key order. What changes here meanwhile may be seen or not.
 pub(super) struct Join {
     file: Arc<SnapshotFile>,
+    /// What is held here: an older giver sends more.
+    interest: Interest,
     chunk: usize,
     rows: VecDeque<EntryImage>,
     here: VecDeque<EntryImage>,
@@ -36,9 +39,17 @@ pub(super) struct Join {
 }
 
 impl Join {
-    pub(super) fn new(file: &Arc<SnapshotFile>) -> Self {
+    pub(super) fn new(file: &Arc<SnapshotFile>, interest: &Interest) -> Self {
         let (rows, here) = (VecDeque::new(), VecDeque::new());
-        Self { file: file.clone(), chunk: 0, rows, here, after: None, at_end: false }
+        Self {
+            file: file.clone(),
+            interest: interest.clone(),
+            chunk: 0,
+            rows,
+            here,
+            after: None,
+            at_end: false,
+        }
     }
 
     /// The next keys of either side, about `most` bytes of them; none at the end. With how many bytes they have. Blocks.
@@ -82,10 +93,13 @@ impl Join {
 
     fn fill_rows(&mut self) -> Result<(), SnapshotFault> {
         while self.rows.is_empty() && self.chunk < self.file.chunks() {
-            let rows = &mut self.rows;
+            let (rows, interest) = (&mut self.rows, &self.interest);
             self.file.read(self.chunk..self.chunk + 1, |chunk| {
                 for entry in chunk.entries() {
                     let entry = entry?;
+                    if !interest.contains(entry.key) {
+                        continue;
+                    }
                     rows.push_back(EntryImage {
                         key: Bytes::copy_from_slice(entry.key),
                         value: entry.value.map(Bytes::copy_from_slice),

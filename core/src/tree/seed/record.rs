@@ -10,10 +10,12 @@ use crate::causal::Watermark;
 use crate::disk::{Disk, read_whole, write_atomically};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PartitionId};
-use crate::record::{FormatError, checksum};
+use crate::record::{FormatError, Interest, checksum};
 use crate::tree::snapshot::Fields;
 
 const MAGIC: &[u8; 4] = b"TWR1";
+/// The same, with the keys that are held: written where that is not all of them.
+const MAGIC_WITH_INTEREST: &[u8; 4] = b"TWR2";
 const WHAT: &str = "the record of seeds";
 const NAME: &str = "SEED";
 
@@ -24,7 +26,14 @@ pub struct SeedWish {
     pub from: Option<ClusterId>,
 }
 
-/// What is known of the seeds of a tree.
+/// More keys are held than before, and no seed has brought the rest yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tree) struct Widening {
+    /// The keys of which everything is here; None: there are none.
+    pub(in crate::tree) whole: Option<Interest>,
+}
+
+/// What is known of the seeds of a tree, and of the keys that it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tree) struct SeedRecord {
     /// A seed was asked for, or one was begun, and none was finished since.
@@ -38,6 +47,10 @@ pub(in crate::tree) struct SeedRecord {
     pub(in crate::tree) holes: BTreeSet<PartitionId>,
     /// The snapshot that will hold a seed if it becomes durable, and what the log lacks then.
     pub(in crate::tree) pending: Option<(u64, Floors)>,
+    /// Which keys are held.
+    pub(in crate::tree) held: Interest,
+    /// More of them than before.
+    pub(in crate::tree) widening: Option<Widening>,
 }
 
 impl SeedRecord {
@@ -47,8 +60,33 @@ impl SeedRecord {
             self.base = Some(number);
             self.floors.join(&floors);
             self.wish = None;
+            self.widening = None;
             self.holes.clear();
         }
+    }
+
+    /// Takes over which keys are held from now on. If some were not before, a seed is wanted, unless the tree is new. Says
+    /// whether anything has changed.
+    pub(in crate::tree) fn hold(&mut self, interest: &Interest, new: bool) -> bool {
+        if self.held == *interest {
+            return false;
+        }
+        let whole = match self.widening.take() {
+            Some(widening) => widening.whole,
+            None => Some(self.held.clone()),
+        };
+        self.held = interest.clone();
+        if !new && !whole.as_ref().is_some_and(|whole| whole.includes(interest)) {
+            let whole = whole.and_then(|whole| whole.common(interest));
+            self.widening = Some(Widening { whole });
+            self.wish.get_or_insert(SeedWish { from: None });
+        }
+        true
+    }
+
+    /// Whether everything about a key is here.
+    pub(in crate::tree) fn is_whole(widening: Option<&Widening>, key: &[u8]) -> bool {
+        widening.is_none_or(|widening| widening.whole.as_ref().is_some_and(|whole| whole.contains(key)))
     }
 
     /// Reads it, if there ever was a seed.
@@ -94,7 +132,8 @@ impl SeedRecord {
     }
 
     pub(super) fn encode(&self, incarnation: Incarnation) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
+        let has_interest = !self.held.is_all() || self.widening.is_some();
+        let mut bytes = if has_interest { MAGIC_WITH_INTEREST } else { MAGIC }.to_vec();
         bytes.extend_from_slice(&incarnation.get().to_le_bytes());
         match &self.wish {
             None => bytes.push(0),
@@ -116,6 +155,17 @@ impl SeedRecord {
             bytes.extend_from_slice(&number.to_le_bytes());
             put_floors(&mut bytes, floors);
         }
+        if has_interest {
+            put_interest(&mut bytes, &self.held);
+            match &self.widening {
+                None => bytes.push(0),
+                Some(Widening { whole: None }) => bytes.push(1),
+                Some(Widening { whole: Some(whole) }) => {
+                    bytes.push(2);
+                    put_interest(&mut bytes, whole);
+                }
+            }
+        }
         let crc = checksum(incarnation.get(), &[&bytes]);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes
@@ -123,7 +173,8 @@ impl SeedRecord {
 
     pub(super) fn decode(bytes: &[u8], incarnation: Incarnation) -> Result<Self, FormatError> {
         let (body, crc) = bytes.split_last_chunk::<4>().ok_or(FormatError::Short(WHAT))?;
-        if !body.starts_with(MAGIC) {
+        let has_interest = body.starts_with(MAGIC_WITH_INTEREST);
+        if !has_interest && !body.starts_with(MAGIC) {
             return Err(FormatError::Magic(WHAT));
         }
         if checksum(incarnation.get(), &[body]) != u32::from_le_bytes(*crc) {
@@ -148,9 +199,34 @@ impl SeedRecord {
         let holes = holes.collect::<Result<_, FormatError>>()?;
         let pending =
             if flag(fields.u8()?)? { Some((fields.u64()?, read_floors(&mut fields)?)) } else { None };
+        let (mut held, mut widening) = (Interest::all(), None);
+        if has_interest {
+            held = read_interest(&mut fields)?;
+            widening = match fields.u8()? {
+                0 => None,
+                1 => Some(Widening { whole: None }),
+                2 => Some(Widening { whole: Some(read_interest(&mut fields)?) }),
+                _ => return Err(odd()),
+            };
+        }
         fields.finish()?;
-        Ok(Self { wish, base, floors, holes, pending })
+        Ok(Self { wish, base, floors, holes, pending, held, widening })
     }
+}
+
+fn put_interest(bytes: &mut Vec<u8>, interest: &Interest) {
+    let length = |count: usize| u32::try_from(count).expect("prefixes are bounded").to_le_bytes();
+    bytes.extend_from_slice(&length(interest.prefixes().len()));
+    for prefix in interest.prefixes() {
+        bytes.extend_from_slice(&length(prefix.len()));
+        bytes.extend_from_slice(prefix);
+    }
+}
+
+fn read_interest(fields: &mut Fields<'_>) -> Result<Interest, FormatError> {
+    let prefixes = (0..fields.count(4)?).map(|_| fields.string().map(<[u8]>::to_vec));
+    let prefixes = prefixes.collect::<Result<Vec<_>, _>>()?;
+    Interest::new(prefixes).map_err(|_| FormatError::Field("the record of seeds has a field that cannot be"))
 }
 
 fn put_floors(bytes: &mut Vec<u8>, floors: &Floors) {
@@ -190,13 +266,45 @@ mod tests {
             floors,
             holes: [PartitionId::new(2)].into(),
             pending: Some((5, later)),
+            ..SeedRecord::default()
         }
+    }
+
+    fn interested() -> SeedRecord {
+        let held = Interest::new(["eu/", "us/"]).expect("prefixes");
+        let whole = Some(Interest::new(["eu/"]).expect("a prefix"));
+        SeedRecord { held, widening: Some(Widening { whole }), ..record() }
+    }
+
+    #[test]
+    fn more_keys_take_a_seed_and_fewer_do_not() {
+        let [all, eu, both] =
+            [&[][..], &["eu/"], &["eu/", "us/"]].map(|p| Interest::new(p.to_vec()).unwrap());
+        let mut record = SeedRecord::default();
+        assert!(record.hold(&eu, true) && record.wish.is_none() && record.widening.is_none(), "a new tree");
+        assert!(!record.hold(&eu, false));
+        assert!(record.hold(&both, false) && record.wish.is_some());
+        let whole = |record: &SeedRecord| record.widening.as_ref().map(|widening| widening.whole.clone());
+        assert_eq!(whole(&record), Some(Some(eu.clone())));
+        assert!(record.hold(&all, false));
+        assert_eq!(whole(&record), Some(Some(eu.clone())), "nothing was brought in between");
+        assert!(SeedRecord::is_whole(record.widening.as_ref(), b"eu/1"));
+        assert!(!SeedRecord::is_whole(record.widening.as_ref(), b"us/1"));
+        assert!(record.hold(&eu, false));
+        assert_eq!(whole(&record), None, "back to what was whole all the time");
+        let other = Interest::new(["x"]).expect("a prefix");
+        assert!(record.hold(&other, false));
+        assert_eq!(whole(&record), Some(None));
+        record.pending = Some((1, Floors::default()));
+        record.settle();
+        assert!(record.widening.is_none() && record.wish.is_none() && record.held == other);
     }
 
     #[test]
     fn a_record_of_seeds_reads_back_and_every_flipped_bit_is_noticed() {
         let incarnation = Incarnation::new(0x77);
-        for record in [record(), SeedRecord::default()] {
+        let nothing = SeedRecord { widening: Some(Widening { whole: None }), ..interested() };
+        for record in [record(), SeedRecord::default(), interested(), nothing] {
             let bytes = record.encode(incarnation);
             assert_eq!(SeedRecord::decode(&bytes, incarnation), Ok(record));
             for at in 0..bytes.len() {
@@ -213,5 +321,12 @@ mod tests {
         let bytes = record().encode(Incarnation::new(0x77));
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, include_str!("../../../golden/seed-v1.hex").trim());
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_with_an_interest_are_those_of_version_2() {
+        let bytes = interested().encode(Incarnation::new(0x77));
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, include_str!("../../../golden/seed-v2.hex").trim());
     }
 }

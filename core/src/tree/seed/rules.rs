@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::record::{SeedRecord, Widening};
 use crate::causal::OriginMarks;
 use crate::id::{Hlc, Lsn, OriginTag, PartitionId, Version};
 use crate::tree::ranges::RangeTombstones;
@@ -45,6 +46,8 @@ pub(super) struct Rules {
     pub(super) gone_back: BTreeSet<PartitionId>,
     /// What both have deleted.
     pub(super) ranges: RangeTombstones,
+    /// More keys are held here than before: of the rest nothing is covered, whatever was left out of it.
+    pub(super) widening: Option<Widening>,
 }
 
 impl Rules {
@@ -56,7 +59,10 @@ impl Rules {
                 row.is_none_or(|row| row.version < here.version || row.version == here.version && !row.live);
             here.live && lacks && self.covers(&self.theirs, key, here.version)
         });
-        let row = row.filter(|row| here.is_some() || !self.covers(&self.mine, key, row.version));
+        let unknown = |row: &Stand| {
+            !SeedRecord::is_whole(self.widening.as_ref(), key) || !self.covers(&self.mine, key, row.version)
+        };
+        let row = row.filter(|row| here.is_some() || unknown(row));
         let (choice, stand) = match (here, row) {
             (None, None) => return Choice::Nothing,
             (Some(here), None) if dead => return Choice::Grave(here.version, Lsn::ZERO),

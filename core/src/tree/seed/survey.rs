@@ -73,6 +73,10 @@ impl Tree {
             let said = format!("a seed of {} is not taken", self.0.identity.tree);
             return Err(Error::new(ErrorKind::Conflict, said).with_source(late));
         }
+        if !self.0.seeds.is_served_by(&theirs.progress.watermarks) {
+            let said = "the giver of a seed has yet to get writes that were passed over here, when fewer keys were held: it is asked again";
+            return Err(Error::new(ErrorKind::Unavailable, said));
+        }
         match self.0.clock.excess_skew(theirs.newest) {
             None => Ok(()),
             Some(ahead) => Err(Error::new(

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::file::{ReadingRoom, SnapshotFault, SnapshotFile};
 use crate::error::Error;
 use crate::id::OriginTag;
-use crate::record::FormatError;
+use crate::record::{FormatError, Interest};
 use crate::tasks::Tasks;
 use crate::tree::entry::Entry;
 use crate::tree::key_table::{KeyTable, KeyTablePart, KeyTag};
@@ -27,12 +27,13 @@ const TABLE_PARTS: usize = 2;
 /// How often a long loading says how far it is.
 pub(in crate::tree) const PROGRESS_EVERY: Duration = Duration::from_secs(3);
 
-/// The state of a snapshot: entries, deleted ranges, losers and progress. The outer error is this process's own; the
+/// The state of a snapshot, as far as an interest goes: entries, deleted ranges, losers and progress. The outer error is this process's own; the
 /// inner one says that the snapshot cannot be used.
 pub(in crate::tree) async fn load(
     file: &Arc<SnapshotFile>,
     origin: OriginTag,
     partitions: u16,
+    interest: &Interest,
     tasks: &Tasks,
 ) -> Result<Result<State, SnapshotFault>, Error> {
     let header = &file.header;
@@ -40,6 +41,7 @@ pub(in crate::tree) async fn load(
         return Ok(Err(FormatError::Field("a snapshot of a tree with another number of partitions").into()));
     }
     let mut state = State::new(origin, partitions);
+    state.interest = interest.clone();
     // An entry takes 33 bytes at least, and unpacking makes 256 bytes of one at most.
     let most = file.bytes.saturating_mul(8);
     let room = usize::try_from(file.footer.entries.min(most)).unwrap_or(0);
@@ -50,10 +52,10 @@ pub(in crate::tree) async fn load(
     let spare = Arc::new(Mutex::new(Vec::new()));
     let mut unpacked = futures::stream::iter(runs)
         .map(|run| {
-            let (file, spare) = (file.clone(), spare.clone());
+            let (file, spare, interest) = (file.clone(), spare.clone(), interest.clone());
             tasks.blocking(move || {
                 let mut unpacked: Box<Unpacked> = spare.lock().pop().unwrap_or_default();
-                unpacked.fill(&file, run).map(|()| unpacked)
+                unpacked.fill(&file, run, &interest).map(|()| unpacked)
             })
         })
         .buffered(RUNS);
@@ -75,6 +77,10 @@ pub(in crate::tree) async fn load(
         }
     }
     state.index_sorted(table(tags, tasks).await?);
+    let dropped = file.footer.entries.saturating_sub(state.len() as u64);
+    if dropped > 0 {
+        tracing::info!(entries = dropped, %interest, "keys of a snapshot are not held any more");
+    }
     for range in &header.ranges {
         state.install_range(range);
     }
@@ -104,7 +110,12 @@ struct Unpacked {
 
 impl Unpacked {
     /// Of a run of chunks; nothing was in it.
-    fn fill(&mut self, file: &SnapshotFile, run: Range<usize>) -> Result<(), SnapshotFault> {
+    fn fill(
+        &mut self,
+        file: &SnapshotFile,
+        run: Range<usize>,
+        interest: &Interest,
+    ) -> Result<(), SnapshotFault> {
         let Self { entries, tags, room } = self;
         // An entry takes more than a byte, even packed, so this is bounded by the file.
         let count = file.entries(run.clone()).min(usize::try_from(file.bytes).unwrap_or(usize::MAX));
@@ -115,6 +126,9 @@ impl Unpacked {
                 let view = entry?;
                 if entries.last().is_some_and(|last| last.key() >= view.key) {
                     return Err(out_of_order());
+                }
+                if !interest.contains(view.key) {
+                    continue;
                 }
                 tags.push(KeyTag::of(view.key));
                 entries.push(Entry::new(view.key, view.value, view.deadline_ms, view.version, view.lsn));

@@ -18,6 +18,7 @@ use super::store::{SnapshotInfo, Snapshots};
 use super::writer::SnapshotWriter;
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
 use crate::id::Lsn;
+use crate::record::Interest;
 use crate::tree::Tree;
 use crate::tree::core::AppliedState;
 use crate::tree::reaping::Reading;
@@ -197,8 +198,13 @@ fn fill(
     let mut bytes = 0;
     let chunk_bytes = writer.chunk_bytes();
     while bytes < (chunk_bytes * CHUNKS_PER_STEP) as u64 {
-        let (last, added) =
-            read_some(applied, writer.chunk(), after.as_deref(), chunk_bytes / LOCKS_PER_CHUNK);
+        let (last, added) = read_some(
+            applied,
+            writer.chunk(),
+            &Interest::all(),
+            after.as_deref(),
+            chunk_bytes / LOCKS_PER_CHUNK,
+        );
         writer.settle();
         bytes += added;
         after = last;
@@ -210,11 +216,12 @@ fn fill(
     Ok((writer, after, bytes))
 }
 
-/// Adds entries after a key to a chunk, about `most` bytes of them. Answers the last key, or none when there are no
+/// Adds entries of an interest after a key to a chunk, about `most` bytes of all. Answers the last key, or none when there are no
 /// more, and how many bytes of entries came.
 pub(in crate::tree) fn read_some(
     applied: &AppliedState,
     chunk: &mut ChunkBuilder,
+    interest: &Interest,
     after: Option<&[u8]>,
     most: usize,
 ) -> (Option<Bytes>, u64) {
@@ -228,13 +235,15 @@ pub(in crate::tree) fn read_some(
             if last.is_some() && taken >= most {
                 return false;
             }
-            chunk.push(&EntryView {
-                key: entry.key(),
-                value: entry.value(),
-                version: entry.version,
-                lsn: entry.lsn,
-                deadline_ms: entry.deadline_ms(),
-            });
+            if interest.contains(entry.key()) {
+                chunk.push(&EntryView {
+                    key: entry.key(),
+                    value: entry.value(),
+                    version: entry.version,
+                    lsn: entry.lsn,
+                    deadline_ms: entry.deadline_ms(),
+                });
+            }
             taken += entry.bytes() + usize::try_from(ENTRY_BYTES).unwrap_or(0);
             last = Some(entry);
             true

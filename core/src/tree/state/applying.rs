@@ -3,7 +3,7 @@
 use super::State;
 use crate::id::{Hlc, Lsn, OriginTag, Version};
 use crate::limits::MAX_PARTITIONS;
-use crate::record::{FormatError, FramedBlock, Group, Kind, RecordView};
+use crate::record::{Block, FormatError, FramedBlock, Group, Kind, RecordView};
 use crate::tree::entry::Entry;
 use crate::tree::key_table::KeyTag;
 use crate::tree::ranges::Cut;
@@ -41,8 +41,10 @@ impl State {
             let origin = framed.block.origin();
             let marks = self.progress.watermarks.origin_mut(origin, incarnation_of(origin), self.partitions);
             for run in framed.block.runs() {
-                marks.advance(run.partition, run.end(), last[run.partition.index()]);
-                if !readable {
+                let last = last[run.partition.index()];
+                let moved = marks.advance(run.partition, run.end(), last);
+                // Which HLC stands at the end is not known where that was left out.
+                if !readable || framed.block.is_filtered() && moved && last == Hlc::ZERO {
                     marks.forget_hlc(run.partition);
                 }
             }
@@ -77,7 +79,7 @@ impl State {
         loop {
             let readable = self.look_up(&mut records, &mut next);
             for Sought { record, tag, found } in &next {
-                let parked = left_out.as_mut().is_some_and(|left_out| left_out.passes(record.partition));
+                let parked = left_out.as_mut().is_some_and(|left_out| left_out.passes(record));
                 if skip > 0 {
                     skip -= 1;
                     continue;
@@ -88,7 +90,7 @@ impl State {
                     outcome.lost = true;
                 }
                 if let Some(last) = last.get_mut(record.partition.index()) {
-                    *last = record.hlc;
+                    *last = hlc_at_end(&framed.block, record);
                 }
                 lsn = lsn.next();
             }
@@ -152,6 +154,9 @@ impl State {
         seen: impl Fn(Version) -> bool,
         outcome: &mut GroupOutcome,
     ) -> bool {
+        if record.kind != Kind::Mark && !self.interest.wants(record) {
+            return false;
+        }
         let value = match record.kind {
             Kind::Set => Some(record.value),
             Kind::Delete => None,
@@ -219,4 +224,11 @@ impl State {
         entry.rewrite(value, deadline_ms, version, lsn);
         self.totals.add(entry);
     }
+}
+
+/// The HLC of a record, if it stands where what its block covers of its partition ends; else that one is not known.
+fn hlc_at_end(block: &Block, record: &RecordView<'_>) -> Hlc {
+    let Some(offset) = record.offset else { return record.hlc };
+    let at_end = block.run(record.partition).is_some_and(|run| run.end() == offset.next());
+    if at_end && record.kind != Kind::Mark { record.hlc } else { Hlc::ZERO }
 }

@@ -119,7 +119,7 @@ fn tally(framed: &FramedBlock) -> [(u64, u64); MAX_PARTITIONS as usize] {
     let mut records = framed.block.records();
     let (mut skip, mut left) = (framed.frame.skip, records.left());
     while let Some(Ok(record)) = records.next() {
-        let bytes = left - records.left();
+        let bytes = left - records.left() - records.lead();
         left = records.left();
         match tally.get_mut(record.partition.index()) {
             Some((count, sum)) if skip == 0 => {

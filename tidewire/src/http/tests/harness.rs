@@ -113,6 +113,7 @@ impl Parts {
             partitions: 4,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
+            interest: tidewire_core::record::Interest::all(),
             limits: limits.clone(),
             disk: Arc::new(disk.clone()),
             clock: Arc::new(clock.expect("a clock")),

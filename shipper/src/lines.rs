@@ -1,0 +1,93 @@
+//! [`Lines`]: where a session stands with each origin that it carries. Pure.
+
+use std::collections::BTreeMap;
+
+use tidewire_core::causal::OriginMarks;
+use tidewire_core::feed::Cursor;
+use tidewire_core::id::{Incarnation, Offset, OriginTag, PartitionId};
+use tidewire_core::record::{Block, Interest, Kept};
+use tidewire_core::transport::pages::PageGroup;
+
+use crate::ledger::Covered;
+use crate::line::Line;
+use crate::sieve::Sieve;
+
+/// Where coverage by a stream of pages ends, by partition.
+pub(crate) type Stands = BTreeMap<PartitionId, Offset>;
+
+#[derive(Debug)]
+struct Carried {
+    line: Line,
+    sieve: Sieve,
+}
+
+/// The origins that a session carries.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    lines: BTreeMap<OriginTag, Carried>,
+    /// Which keys the peer holds.
+    interest: Interest,
+}
+
+impl Lines {
+    /// For a peer that covers so much of each and holds these keys.
+    pub(crate) fn new(carried: &Covered, interest: Interest) -> Self {
+        let line = |(origin, marks): (&OriginTag, &OriginMarks)| {
+            (*origin, Carried { line: Line::new(marks), sieve: Sieve::new(*origin, marks.incarnation()) })
+        };
+        Self { lines: carried.iter().map(line).collect(), interest }
+    }
+
+    /// The incarnation of an origin's log, if the origin is carried.
+    pub(crate) fn incarnation(&self, origin: OriginTag) -> Option<Incarnation> {
+        self.lines.get(&origin).map(|carried| carried.line.incarnation)
+    }
+
+    /// What leaves of a group that lies behind `before` in the log, in order, if anything does.
+    pub(crate) fn take(&mut self, origin: OriginTag, group: PageGroup, before: Cursor) -> Vec<PageGroup> {
+        let line = self.lines.get_mut(&origin);
+        line.map_or_else(Vec::new, |line| line.sieve.take(group, &self.interest, before))
+    }
+
+    /// Whether the peer wants anything of a block.
+    pub(crate) fn want(&self, block: &Block) -> bool {
+        self.interest.keeps(block) != Kept::Nothing
+    }
+
+    /// A group that covers what was left out of one origin, if there is one.
+    pub(crate) fn close(&mut self) -> Option<(OriginTag, PageGroup)> {
+        self.lines.iter_mut().find_map(|(origin, line)| Some((*origin, line.sieve.close()?)))
+    }
+
+    /// Whether something was left out that is not covered yet.
+    pub(crate) fn owe(&self) -> bool {
+        self.lines.values().any(|line| line.sieve.before().is_some())
+    }
+
+    /// Of a log that was taken over up to `at`: before this position everything is in a page, or of no interest to the peer
+    /// and covered.
+    pub(crate) fn settled(&self, at: Cursor) -> Cursor {
+        let before = self.lines.values().filter_map(|line| line.sieve.before());
+        before.min_by_key(|cursor| cursor.lsn).unwrap_or(at)
+    }
+
+    /// Where coverage of an origin ends.
+    pub(crate) fn stands(&mut self, origin: OriginTag) -> Option<&mut Stands> {
+        self.lines.get_mut(&origin).map(|carried| &mut carried.line.stands)
+    }
+
+    /// A page of an origin has left that covers up to `through`.
+    pub(crate) fn leaves(&mut self, origin: OriginTag, through: &[(PartitionId, Offset)]) {
+        self.lines.get_mut(&origin).into_iter().for_each(|carried| carried.line.leaves(through));
+    }
+
+    /// Whether everything of an origin before some tails has left, or is covered by the peer, which covers `held` by now.
+    pub(crate) fn is_behind(
+        &self,
+        origin: OriginTag,
+        tails: &OriginMarks,
+        held: Option<&OriginMarks>,
+    ) -> bool {
+        self.lines.get(&origin).is_some_and(|carried| carried.line.is_behind(tails, held))
+    }
+}
