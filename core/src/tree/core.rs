@@ -30,6 +30,10 @@ use crate::tasks::Tasks;
 use crate::wal::file::FileStorage;
 use crate::wal::{Bounds, Log, LogState, WalStorage, Writer};
 
+/// Most steps of putting new keys in order before a walk: far more than the keys of any tree need, and an end while
+/// others bring new ones as fast as they are sorted.
+const SETTLING_STEPS: usize = 1 << 17;
+
 /// What two clusters compare: equal when they hold the same live keys, values, versions and deadlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
@@ -84,7 +88,11 @@ impl AppliedState {
     /// Puts new keys in order, in small steps between which others have the state. Whoever walks through the keys after it
     /// has little to sort under his lock.
     pub(super) fn settle(&self) {
-        while self.state.read().settle_some() {}
+        for _ in 0..SETTLING_STEPS {
+            if !self.state.read().settle_some() {
+                return;
+            }
+        }
     }
 }
 
