@@ -80,7 +80,7 @@ pub(crate) fn take_late(
     letters: &mut Vec<Letter>,
     late: Vec<Letter>,
 ) -> bool {
-    let known: BTreeSet<_> = letters.iter().map(|letter| name_of(letter)).collect();
+    let known: BTreeSet<_> = letters.iter().map(name_of).collect();
     letters.extend(late.into_iter().filter(|letter| !known.contains(&name_of(letter))));
     let (Some(error), Some(origin)) =
         (applier.target().cannot_park(letters), letters.first().map(|letter| letter.origin))

@@ -136,16 +136,8 @@ impl ClusterBuilder {
         };
         let boot = BootId::new(random.id());
         let sinks = Sinks::new(meta.store(), boot, wall.clone(), &metrics);
-        let links = Links::new(
-            &id,
-            boot,
-            meta.store(),
-            transport,
-            dials_urls,
-            wall,
-            &metrics,
-            Flows::new(&config.trees),
-        );
+        let links = Links::new(&id, boot, meta.store(), transport, wall, &metrics, Flows::new(&config.trees))
+            .dialling_urls(dials_urls);
         let inner = Inner {
             wal_metrics: WalMetrics::new(&metrics),
             tree_metrics: TreeMetrics::new(&metrics),

@@ -107,7 +107,6 @@ impl Links {
         boot: BootId,
         meta: Arc<dyn MetaStore>,
         transport: Option<Arc<dyn Transport>>,
-        dials_urls: bool,
         wall: Arc<dyn WallClock>,
         metrics: &Metrics,
         flows: Flows,
@@ -121,13 +120,18 @@ impl Links {
             shipper_metrics: ShipperMetrics::new(metrics),
             applier_metrics: ApplierMetrics::new(metrics),
             flows,
-            dials_urls,
+            dials_urls: false,
             news: News::default(),
             server: Mutex::default(),
             state: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Peers are dialled by the addresses in their urls, which are looked at then.
+    pub(super) fn dialling_urls(self, dials_urls: bool) -> Self {
+        Self { dials_urls, ..self }
     }
 
     /// Starts to take links. Nobody is let in before a peer is allowed and a tree is enrolled.
