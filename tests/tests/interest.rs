@@ -75,7 +75,7 @@ fn plan(seed: u64) -> Plan {
         writers: 2,
         keys: 3 + seed % 17,
         duration: Duration::from_secs(3),
-        fault_every: Duration::from_millis(if seed % 5 == 0 { 2_000 } else { 250 }),
+        fault_every: Duration::from_millis(if seed.is_multiple_of(5) { 2_000 } else { 250 }),
     }
 }
 
