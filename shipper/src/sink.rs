@@ -165,7 +165,8 @@ impl Shipper {
             wanted: welcomed.interest.clone(),
             here: log.whole(),
         };
-        if self.config.forward == Forward::Always && !whole {
+        // While a seed is to bring what is held anew, only what others wrote is left out: who gives it may wait for the rest.
+        if self.config.forward == Forward::Always && !me.interest.includes(&welcomed.interest) {
             return Err(unserved());
         }
         let own = welcomed.marks.clone();

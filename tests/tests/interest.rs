@@ -1,8 +1,10 @@
 //! A site holds the keys that it has an interest in, and no others: exactly what all writes together make of them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidewire::Operation;
+use tidewire_core::disk::Disk;
 use tidewire_core::limits::Limits;
 use tidewire_core::random::Random;
 use tidewire_core::tree::LogView;
@@ -330,4 +332,86 @@ fn interests_change_at_any_moment_between_faults() {
         });
     }
     assert!(taken > 3, "{taken} seeds");
+}
+
+#[test]
+fn a_relay_that_held_too_little_for_a_while_still_brings_what_it_wrote_meanwhile() {
+    virtual_time(async {
+        let mut world = World::of_edges(3, 2, &[link(0, 1, true), link(1, 0, true)], &Limits::tiny());
+        world.start_all().await;
+        write(&world, 0, "us/", 20).await;
+        write(&world, 0, "eu/", 20).await;
+        world.demand_held(Duration::from_secs(60)).await;
+        world.sites[1].stop().await;
+        world.hold(1, &["eu/"]);
+        world.start(1).await;
+        // It forwards, so its link is refused now.
+        write(&world, 1, "eu/own", 5).await;
+        write(&world, 0, "us/new", 5).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(keys(&world, 0), 45);
+        world.sites[1].crash().await;
+        world.hold(1, &[]);
+        world.start(1).await;
+        world.demand_held(Duration::from_secs(300)).await;
+        assert_eq!((keys(&world, 1), reseeds(&world, 1)), (50, 1));
+        // And it is a relay again.
+        let status = world.sites[1].cluster().expect("it runs").status();
+        assert!(status.peers.iter().all(|peer| peer.reason.is_none()), "{}", world.account());
+    });
+}
+
+#[test]
+fn f55_a_restored_site_is_found_out_by_a_site_that_left_out_its_last_writes() {
+    virtual_time(async {
+        let mut world = World::with_limits(4, 2, &Limits::tiny());
+        world.hold(1, &["eu/"]);
+        world.start_all().await;
+        write(&world, 0, "eu/", 40).await;
+        world.demand_held(Duration::from_secs(60)).await;
+        world.sites[0].stop().await;
+        let backup = world.sites[0].backup();
+        world.start(0).await;
+        write(&world, 0, "us/", 60).await;
+        world.demand_held(Duration::from_secs(60)).await;
+        world.sites[0].crash().await;
+        world.sites[0].restore(backup);
+        world.isolate(0);
+        world.start(0).await;
+        // More than was lost, so that positions alone show nothing.
+        write(&world, 0, "eu/again", 300).await;
+        world.heal().await;
+        sleep(Duration::from_secs(40)).await;
+        let status = world.sites[0].cluster().expect("it runs").status();
+        let said = status.peers.iter().filter_map(|peer| peer.reason.clone()).collect::<Vec<_>>().join("; ");
+        assert!(
+            said.contains("LogWentBack"),
+            "{said:?}, {} of 340 keys: {}",
+            keys(&world, 1),
+            world.account()
+        );
+    });
+}
+
+#[test]
+fn a_new_tree_of_some_keys_opens_after_a_crash_before_its_log_was_there() {
+    virtual_time(async {
+        let mut world = World::new(6, 1);
+        world.hold(0, &["eu/"]);
+        world.start_all().await;
+        let tree = world.sites[0].tree().expect("it runs").identity().tree.clone();
+        world.sites[0].stop().await;
+        let (disk, meta) = world.sites[0].backup();
+        let dir = PathBuf::from(format!("/data/{}/trees/{tree}", world.sites[0].id()));
+        assert!(disk.exists(&dir.join("SEED")).expect("looked"));
+        for part in ["wal", "snapshots"] {
+            for name in disk.list(&dir.join(part)).unwrap_or_default() {
+                disk.remove(&dir.join(part).join(name)).expect("removed");
+            }
+        }
+        world.sites[0].restore((disk, meta));
+        world.start(0).await;
+        write(&world, 0, "eu/", 3).await;
+        assert_eq!(keys(&world, 0), 3);
+    });
 }

@@ -17,8 +17,8 @@ pub(crate) const FIXED_BYTES: usize = 40;
 pub(super) const RUN_BYTES: usize = 14;
 const RUNS_AT: usize = FIXED_BYTES + 2;
 pub(super) const DEP_BYTES: usize = 16;
-/// Bytes of a partition in the table of a filtered block: where its range ends, too.
-const FILTERED_RUN_BYTES: usize = RUN_BYTES + 8;
+/// Bytes of a partition in the table of a filtered block: where its range ends, too, and when.
+pub(super) const FILTERED_RUN_BYTES: usize = RUN_BYTES + 16;
 pub(super) const FLAG_DEPS: u16 = 2;
 pub(super) const FLAG_FILTERED: u16 = 4;
 /// Bytes of the offset in front of each record of a filtered block.
@@ -34,6 +34,9 @@ pub struct PartitionRun {
     /// The offset of the first of them; of a filtered block where its range begins.
     pub first: Offset,
     end: Offset,
+    /// Of a filtered block the HLC of the last record that it covers of the partition, though it may not hold that one. Zero:
+    /// not known, or the block is not filtered.
+    pub last: Hlc,
 }
 
 impl PartitionRun {
@@ -167,9 +170,13 @@ impl Block {
             let record = record?;
             record.check_in(self, partitions)?;
             if let Some(offset) = record.offset {
-                let range = self.run(record.partition).map(|run| run.first..run.end);
+                let covers = |run: PartitionRun| {
+                    let in_time =
+                        run.last == Hlc::ZERO || record.hlc <= run.last || record.kind == Kind::Mark;
+                    (run.first..run.end).contains(&offset) && in_time
+                };
                 let reached = &mut reached[record.partition.index()];
-                if offset < *reached || !range.is_some_and(|range| range.contains(&offset)) {
+                if offset < *reached || !self.run(record.partition).is_some_and(covers) {
                     return Err(FormatError::Field("a record lies outside of what its block covers"));
                 }
                 *reached = offset.next();
@@ -290,13 +297,15 @@ impl Iterator for Runs<'_> {
     fn next(&mut self) -> Option<PartitionRun> {
         let (run, rest) = self.rest.split_first_chunk::<RUN_BYTES>()?;
         let (count, first) = (u32_at(run, 2)?, u64_at(run, 6)?);
-        let end = if self.filtered { u64_at(rest, 0)? } else { first.saturating_add(u64::from(count)) };
+        let counted = first.saturating_add(u64::from(count));
+        let (end, last) = if self.filtered { (u64_at(rest, 0)?, u64_at(rest, 8)?) } else { (counted, 0) };
         self.rest = if self.filtered { &rest[FILTERED_RUN_BYTES - RUN_BYTES..] } else { rest };
         Some(PartitionRun {
             partition: PartitionId::new(u16_at(run, 0)?),
             count,
             first: Offset::new(first),
             end: Offset::new(end),
+            last: Hlc::new(last),
         })
     }
 

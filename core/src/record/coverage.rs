@@ -8,17 +8,27 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::block::{Block, DEP_BYTES, FLAG_DEPS, FLAG_FILTERED, MAGIC, VERSION};
+use super::block::{Block, DEP_BYTES, FILTERED_RUN_BYTES, FLAG_DEPS, FLAG_FILTERED, MAGIC, VERSION};
 use super::checksum::checksum;
 use super::interest::Interest;
 use super::mutation::{Kind, Mutation};
 use super::view;
 use crate::id::{Hlc, Incarnation, Offset, OriginTag, PartitionId};
+use crate::limits::MAX_PARTITIONS;
+
+/// What is covered of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: Offset,
+    end: Offset,
+    /// The HLC of the last record below the end; zero: not known.
+    last: Hlc,
+}
 
 /// Ranges of offsets of one origin that a receiver is to cover without their records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    ranges: BTreeMap<PartitionId, (Offset, Offset)>,
+    ranges: BTreeMap<PartitionId, Range>,
     /// The HLC of the last record in them.
     last: Hlc,
 }
@@ -33,19 +43,31 @@ impl Coverage {
 
     /// Adds what a block covers, which lies behind what was added before.
     pub fn add(&mut self, block: &Block) {
+        let mut last = [Hlc::ZERO; MAX_PARTITIONS as usize];
+        if !block.is_filtered() {
+            for record in block.records().flatten() {
+                last.get_mut(record.partition.index()).into_iter().for_each(|last| *last = record.hlc);
+            }
+        }
         for run in block.runs() {
-            let range = self.ranges.entry(run.partition).or_insert((run.first, run.end()));
-            *range = (range.0.min(run.first), range.1.max(run.end()));
+            let last = if block.is_filtered() { run.last } else { last[run.partition.index()] };
+            self.put(run.partition, Range { first: run.first, end: run.end(), last });
         }
         self.last = self.last.max(block.last_hlc());
     }
 
+    fn put(&mut self, partition: PartitionId, behind: Range) {
+        let range = self.ranges.entry(partition).or_insert(behind);
+        range.first = range.first.min(behind.first);
+        if behind.end >= range.end {
+            (range.end, range.last) = (behind.end, behind.last);
+        }
+        self.last = self.last.max(behind.last);
+    }
+
     /// Adds what lies behind it.
     pub fn join(&mut self, other: &Self) {
-        for (partition, (first, end)) in &other.ranges {
-            let range = self.ranges.entry(*partition).or_insert((*first, *end));
-            *range = (range.0.min(*first), range.1.max(*end));
-        }
+        other.ranges.iter().for_each(|(partition, range)| self.put(*partition, *range));
         self.last = self.last.max(other.last);
     }
 
@@ -59,11 +81,11 @@ impl Coverage {
     /// # Panics
     /// When it is empty.
     pub fn cover(&self, origin: OriginTag, incarnation: Incarnation) -> Block {
-        let (partition, (_, end)) = self.ranges.first_key_value().expect("there is something to cover");
+        let (partition, range) = self.ranges.first_key_value().expect("there is something to cover");
         let mark = Mutation { kind: Kind::Mark, ..Mutation::set(Bytes::new(), Bytes::new()) };
         let mut record = Vec::new();
         view::encode(&mut record, &mark, *partition, self.last, false);
-        let offset = Offset::new(end.get().saturating_sub(1));
+        let offset = Offset::new(range.end.get().saturating_sub(1));
         Parts { origin, last: self.last, records: vec![(*partition, offset, self.last, &record)], deps: &[] }
             .seal(&self.ranges, incarnation)
     }
@@ -104,10 +126,11 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn seal(self, ranges: &BTreeMap<PartitionId, (Offset, Offset)>, incarnation: Incarnation) -> Block {
+    fn seal(self, ranges: &BTreeMap<PartitionId, Range>, incarnation: Incarnation) -> Block {
         let first = self.records.first().map_or(Hlc::ZERO, |(_, _, hlc, _)| *hlc);
         let bytes: usize = self.records.iter().map(|(_, _, _, bytes)| bytes.len() + 8).sum();
-        let mut block = Vec::with_capacity(64 + ranges.len() * 22 + self.deps.len() + DEP_BYTES + bytes);
+        let mut block =
+            Vec::with_capacity(64 + ranges.len() * FILTERED_RUN_BYTES + self.deps.len() + DEP_BYTES + bytes);
         let flags = FLAG_FILTERED | if self.deps.is_empty() { 0 } else { FLAG_DEPS };
         let count =
             |number: usize| u32::try_from(number).expect("a part of a block has fewer records than it");
@@ -121,12 +144,13 @@ impl Parts<'_> {
         block.extend_from_slice(&self.last.get().to_le_bytes());
         let partitions = u16::try_from(ranges.len()).expect("partitions are counted in 16 bits");
         block.extend_from_slice(&partitions.to_le_bytes());
-        for (partition, (from, end)) in ranges {
+        for (partition, range) in ranges {
             let of_it = self.records.iter().filter(|(of, ..)| of == partition).count();
             block.extend_from_slice(&partition.get().to_le_bytes());
             block.extend_from_slice(&count(of_it).to_le_bytes());
-            block.extend_from_slice(&from.get().to_le_bytes());
-            block.extend_from_slice(&end.get().to_le_bytes());
+            for number in [range.first.get(), range.end.get(), range.last.get()] {
+                block.extend_from_slice(&number.to_le_bytes());
+            }
         }
         block.extend_from_slice(self.deps);
         for (_, offset, _, bytes) in &self.records {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::block::Block;
+use super::block::{Block, PartitionRun};
 use super::mutation::{Kind, Mutation};
 use super::view::RecordView;
-use crate::limits::{MAX_INTEREST_BYTES, MAX_INTEREST_PREFIXES, MAX_KEY_BYTES};
+use crate::limits::{MAX_INTEREST_BYTES, MAX_INTEREST_PREFIXES, MAX_KEY_BYTES, MAX_PARTITIONS};
 
 /// Why prefixes are no interest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,16 +144,24 @@ impl Interest {
         self.is_all() || self.prefix_of(&mutation.key).is_some_and(below)
     }
 
-    /// What it keeps of a block. One with a record that cannot be read is kept as it is: nobody can say what it is about.
+    /// What it keeps of a block. One with a record that cannot be read, or that does not add up, is kept as it is: nobody can
+    /// say what it is about.
     pub fn keeps(&self, block: &Block) -> Kept {
         if self.is_all() && !block.is_cover() {
             return Kept::Whole;
         }
         let (mut kept, mut all) = (0_u32, 0_u32);
+        let mut counts = [0_u32; MAX_PARTITIONS as usize];
         for record in block.records() {
             let Ok(record) = record else { return Kept::Whole };
+            let Some(count) = counts.get_mut(record.partition.index()) else { return Kept::Whole };
+            *count += 1;
             kept += u32::from(self.wants(&record));
             all += 1;
+        }
+        let adds_up = |run: PartitionRun| counts[run.partition.index()] == run.count;
+        if all != block.count() || !block.runs().all(adds_up) {
+            return Kept::Whole;
         }
         match kept {
             0 => Kept::Nothing,

@@ -170,7 +170,7 @@ impl State {
             self.applied.push(Dot { origin, incarnation, partition: record.partition, offset });
         }
         for run in block.runs() {
-            if marks.advance(run.partition, run.end(), Hlc::ZERO) {
+            if marks.advance(run.partition, run.end(), run.last) && run.last == Hlc::ZERO {
                 marks.forget_hlc(run.partition);
             }
         }

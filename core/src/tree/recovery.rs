@@ -76,7 +76,11 @@ impl Recovery {
                 let known = found.clone().unwrap_or(new);
                 let (snapshots, files) = Snapshots::find(disk.clone(), dir, known.incarnation)?;
                 refuse_snapshots_without_log(disk.as_ref(), &wal, &snapshots)?;
-                let seeds = SeedRecord::load(disk.as_ref(), &tree_dir, known.incarnation)?;
+                // What a crash left of a tree whose log was never made belongs to nothing.
+                let seeds = match &found {
+                    Some(found) => SeedRecord::load(disk.as_ref(), &tree_dir, found.incarnation)?,
+                    None => SeedRecord::default(),
+                };
                 Ok::<_, StorageError>((found, known, Arc::new(snapshots), files, seeds))
             })
             .await??;

@@ -327,6 +327,9 @@ impl Tree {
 /// The HLC of the last record of a run below a position; none if the run begins above it, or that record was left out.
 fn last_hlc_in(block: &Block, run: &PartitionRun, below: Offset) -> Option<Hlc> {
     if block.is_filtered() {
+        if below == run.end() && run.last != Hlc::ZERO {
+            return Some(run.last);
+        }
         let mut records = block.records().flatten();
         let at = |record: &RecordView<'_>| record.partition == run.partition && record.kind != Kind::Mark;
         let last = records.find(|record| at(record) && record.offset.is_some_and(|own| own.next() == below));

@@ -3,7 +3,7 @@
 use super::State;
 use crate::id::{Hlc, Lsn, OriginTag, Version};
 use crate::limits::MAX_PARTITIONS;
-use crate::record::{Block, FormatError, FramedBlock, Group, Kind, RecordView};
+use crate::record::{FormatError, FramedBlock, Group, Kind, RecordView};
 use crate::tree::entry::Entry;
 use crate::tree::key_table::KeyTag;
 use crate::tree::ranges::Cut;
@@ -41,10 +41,11 @@ impl State {
             let origin = framed.block.origin();
             let marks = self.progress.watermarks.origin_mut(origin, incarnation_of(origin), self.partitions);
             for run in framed.block.runs() {
-                let last = last[run.partition.index()];
+                let filtered = framed.block.is_filtered();
+                // What stands at the end may have been left out.
+                let last = if filtered { run.last } else { last[run.partition.index()] };
                 let moved = marks.advance(run.partition, run.end(), last);
-                // Which HLC stands at the end is not known where that was left out.
-                if !readable || framed.block.is_filtered() && moved && last == Hlc::ZERO {
+                if !readable || filtered && moved && last == Hlc::ZERO {
                     marks.forget_hlc(run.partition);
                 }
             }
@@ -90,7 +91,7 @@ impl State {
                     outcome.lost = true;
                 }
                 if let Some(last) = last.get_mut(record.partition.index()) {
-                    *last = hlc_at_end(&framed.block, record);
+                    *last = record.hlc;
                 }
                 lsn = lsn.next();
             }
@@ -224,11 +225,4 @@ impl State {
         entry.rewrite(value, deadline_ms, version, lsn);
         self.totals.add(entry);
     }
-}
-
-/// The HLC of a record, if it stands where what its block covers of its partition ends; else that one is not known.
-fn hlc_at_end(block: &Block, record: &RecordView<'_>) -> Hlc {
-    let Some(offset) = record.offset else { return record.hlc };
-    let at_end = block.run(record.partition).is_some_and(|run| run.end() == offset.next());
-    if at_end && record.kind != Kind::Mark { record.hlc } else { Hlc::ZERO }
 }
