@@ -1,23 +1,12 @@
 //! What one of two real servers can never apply: listed, shown, dropped and replayed on the command line and over HTTP.
 
-use std::process::Command;
-
 use serde_json::Value;
 
 use super::server::Server;
 use super::{TREE, eventually};
 
-fn tidewire(server: &Server, args: &[&str]) -> (Option<i32>, String) {
-    let url = format!("http://127.0.0.1:{}", server.http_port());
-    let output = Command::new(env!("CARGO_BIN_EXE_tidewire")).args(args).args(["--url", &url]).output();
-    let output = output.expect("it runs");
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.code(), said)
-}
-
 fn list(server: &Server) -> Vec<Value> {
-    let (code, said) = tidewire(server, &["dead-letters", "list", TREE, "--json"]);
+    let (code, said) = server.tidewire(&["dead-letters", "list", TREE, "--json"]);
     assert_eq!(code, Some(0), "{said}");
     serde_json::from_str(&said).expect("a list")
 }
@@ -49,20 +38,20 @@ fn f35_a_dead_letter_is_listed_shown_dropped_and_replayed_and_survives_a_kill() 
     b.kill();
     b.start();
     assert_eq!(list(&b), letters, "they outlive a kill");
-    let (code, said) = tidewire(&b, &["dead-letters", "list", TREE]);
+    let (code, said) = b.tidewire(&["dead-letters", "list", TREE]);
     assert!(code == Some(0) && said.contains("DOT") && said.contains("max_record_bytes"), "{said}");
 
     let of =
         |key: &str| text(letters.iter().find(|letter| text(letter, "key") == key).expect("listed"), "dot");
     let (first, second) = (of("large1"), of("large2"));
-    let (code, said) = tidewire(&b, &["dead-letters", "show", TREE, &first]);
+    let (code, said) = b.tidewire(&["dead-letters", "show", TREE, &first]);
     assert!(code == Some(0) && said.contains("record_base64") && said.contains("large1"), "{said}");
-    let (code, said) = tidewire(&b, &["dead-letters", "show", TREE, "a/0/99"]);
+    let (code, said) = b.tidewire(&["dead-letters", "show", TREE, "a/0/99"]);
     assert!(code == Some(1) && said.contains("nothing is parked"), "{said}");
-    let (code, said) = tidewire(&b, &["dead-letters", "replay", TREE, &first]);
+    let (code, said) = b.tidewire(&["dead-letters", "replay", TREE, &first]);
     assert!(code == Some(1) && said.contains("still cannot be applied"), "{said}");
 
-    let (code, said) = tidewire(&b, &["dead-letters", "drop", TREE, &first]);
+    let (code, said) = b.tidewire(&["dead-letters", "drop", TREE, &first]);
     assert!(code == Some(0) && said.contains("never applied"), "{said}");
     assert_eq!(list(&b).len(), 1);
     b.kill();

@@ -1,22 +1,10 @@
 //! Peers of real servers at run time: ordered on the command line, and by a file that is read again.
 
-use std::process::Command;
-
 use super::server::Server;
 use super::{eventually, pause};
 
-/// Exit code, and what was said.
-fn tidewire(server: &Server, args: &[&str]) -> (Option<i32>, String) {
-    let url = format!("http://127.0.0.1:{}", server.http_port());
-    let output = Command::new(env!("CARGO_BIN_EXE_tidewire")).args(args).args(["--url", &url]).output();
-    let output = output.expect("it runs");
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.code(), said)
-}
-
 fn done(server: &Server, args: &[&str]) -> String {
-    let (code, said) = tidewire(server, args);
+    let (code, said) = server.tidewire(args);
     assert_eq!(code, Some(0), "{args:?}: {said}");
     said
 }
@@ -34,11 +22,11 @@ fn a_peer_is_added_paused_resumed_restarted_and_removed_on_the_command_line() {
     a.start();
     b.start();
     let url = format!("http://127.0.0.1:{}", b.replication_port());
-    let (code, said) = tidewire(&a, &["peers", "add", "b", "https://b.example:7400"]);
+    let (code, said) = a.tidewire(&["peers", "add", "b", "https://b.example:7400"]);
     assert!(code == Some(2) && said.contains("TLS"), "{said}");
     let said = done(&a, &["peers", "add", "b", &url]);
     assert!(said.contains("added b"), "{said}");
-    assert_eq!(tidewire(&a, &["peers", "add", "b", &url]).0, Some(1), "it is there");
+    assert_eq!(a.tidewire(&["peers", "add", "b", &url]).0, Some(1), "it is there");
     assert!(a.api().wrote("k1", "v"));
     gets(&b, "k1", "v");
     a.kill();
@@ -63,18 +51,18 @@ fn a_peer_is_added_paused_resumed_restarted_and_removed_on_the_command_line() {
 
     assert!(b.api().wrote("k6", "v"));
     gets(&a, "k6", "v");
-    let (code, said) = tidewire(&a, &["peers", "seal", "b"]);
+    let (code, said) = a.tidewire(&["peers", "seal", "b"]);
     assert!(code == Some(1) && said.contains("not away"), "{said}");
     let json = done(&a, &["peers", "remove", "b", "--json"]);
     assert!(json.contains(r#""freed_bytes":"#), "{json}");
-    assert_eq!(tidewire(&a, &["peers", "remove", "b"]).0, Some(1), "it is gone");
+    assert_eq!(a.tidewire(&["peers", "remove", "b"]).0, Some(1), "it is gone");
     assert!(done(&a, &["peers", "list"]).contains("no peers"));
     b.kill();
     let said = done(&a, &["peers", "seal", "b"]);
     assert!(said.contains("sealed b out"), "its writes are known: {said}");
     assert!(done(&a, &["peers", "list"]).contains("sealed out"));
     a.kill();
-    let (code, said) = tidewire(&a, &["peers", "pause", "b"]);
+    let (code, said) = a.tidewire(&["peers", "pause", "b"]);
     assert!(code == Some(3) && said.contains("tidewire serve"), "{said}");
 }
 
@@ -93,7 +81,7 @@ fn a_peer_of_the_file_is_removed_by_the_file_and_sighup_takes_what_it_says_over(
     assert!(a.api().wrote("k1", "v"));
     gets(&b, "k1", "v");
 
-    let (code, said) = tidewire(&a, &["peers", "remove", "b"]);
+    let (code, said) = a.tidewire(&["peers", "remove", "b"]);
     assert!(code == Some(1) && said.contains("take it out of the file"), "{said}");
     done(&a, &["peers", "remove", "b", "--until-restart"]);
     assert!(done(&a, &["peers", "list"]).contains("no peers"));

@@ -133,6 +133,16 @@ impl Server {
         number(&read(Path::new(&format!("/proc/{}/status", self.pid()))), name).expect("a number")
     }
 
+    /// Runs the command line against it: exit code, and what was said.
+    pub(super) fn tidewire(&self, args: &[&str]) -> (Option<i32>, String) {
+        let url = format!("http://127.0.0.1:{}", self.http_port());
+        let output = Command::new(env!("CARGO_BIN_EXE_tidewire")).args(args).args(["--url", &url]).output();
+        let output = output.expect("it runs");
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), said)
+    }
+
     pub(super) fn api(&self) -> Api {
         Api::new(self.http)
     }

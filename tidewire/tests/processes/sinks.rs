@@ -2,20 +2,16 @@
 #![expect(clippy::disallowed_methods, reason = "reads the file of a real sink")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
 use serde_json::Value;
 
 use super::server::Server;
 use super::{TREE, eventually};
 
+/// Whether it was done, and what was said.
 fn tidewire(server: &Server, args: &[&str]) -> (bool, String) {
-    let url = format!("http://127.0.0.1:{}", server.http_port());
-    let output = Command::new(env!("CARGO_BIN_EXE_tidewire")).args(args).args(["--url", &url]).output();
-    let output = output.expect("it runs");
-    let said =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.success(), said)
+    let (code, said) = server.tidewire(args);
+    (code == Some(0), said)
 }
 
 /// Each line of the sink's file; a torn last one is not there yet.

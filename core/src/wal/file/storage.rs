@@ -128,6 +128,19 @@ impl FileStorage {
         self.manifest.read().clone()
     }
 
+    /// Does what blocks where it may; `given_up` is what is said if it never ended.
+    async fn beside<T: Send + 'static>(
+        &self,
+        given_up: &'static str,
+        work: impl FnOnce(&Self) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let Some(this) = self.this.upgrade() else {
+            return Err(StorageError::new(StorageErrorKind::Closed, "the log is closed"));
+        };
+        let done = self.tasks.blocking(move || work(&this)).await;
+        done.map_err(|error| StorageError::new(StorageErrorKind::Closed, given_up).with_source(error))?
+    }
+
     fn enroll_blocking(&self, origin: ClusterId, incarnation: Incarnation) -> Result<(), StorageError> {
         let guard = self.enrolling.lock();
         let mut manifest = self.manifest().as_ref().clone();
@@ -160,13 +173,7 @@ impl WalStorage for FileStorage {
     }
 
     async fn read(&self, from: Lsn, limit: usize) -> Result<Vec<Arc<Group>>, StorageError> {
-        let Some(this) = self.this.upgrade() else {
-            return Err(StorageError::new(StorageErrorKind::Closed, "the log is closed"));
-        };
-        let read = self.tasks.blocking(move || this.read_blocking(from, limit)).await;
-        read.map_err(|error| {
-            StorageError::new(StorageErrorKind::Closed, "the read was given up").with_source(error)
-        })?
+        self.beside("the read was given up", move |this| this.read_blocking(from, limit)).await
     }
 
     async fn read_filtered(
@@ -175,14 +182,9 @@ impl WalStorage for FileStorage {
         filter: &Filter,
         limit: usize,
     ) -> Result<Selection, StorageError> {
-        let Some(this) = self.this.upgrade() else {
-            return Err(StorageError::new(StorageErrorKind::Closed, "the log is closed"));
-        };
         let (filter, until) = (filter.clone(), self.stride(from, limit).min(until));
-        let read = move || this.select((from, until), &filter, &ReadBuffers::default());
-        self.tasks.blocking(read).await.map_err(|error| {
-            StorageError::new(StorageErrorKind::Closed, "the read was given up").with_source(error)
-        })?
+        let read = move |this: &Self| this.select((from, until), &filter, &ReadBuffers::default());
+        self.beside("the read was given up", read).await
     }
 
     fn bounds(&self) -> Bounds {
@@ -206,13 +208,7 @@ impl WalStorage for FileStorage {
     }
 
     async fn trim(&self, before: Lsn) -> Result<(), StorageError> {
-        let Some(this) = self.this.upgrade() else {
-            return Err(StorageError::new(StorageErrorKind::Closed, "the log is closed"));
-        };
-        let trimmed = self.tasks.blocking(move || this.trim_blocking(before)).await;
-        trimmed.map_err(|error| {
-            StorageError::new(StorageErrorKind::Closed, "trimming was given up").with_source(error)
-        })?
+        self.beside("trimming was given up", move |this| this.trim_blocking(before)).await
     }
 
     fn reconcile(&self, done: Completion) {
@@ -221,13 +217,7 @@ impl WalStorage for FileStorage {
     }
 
     async fn enroll(&self, origin: &ClusterId, incarnation: Incarnation) -> Result<(), StorageError> {
-        let Some(this) = self.this.upgrade() else {
-            return Err(StorageError::new(StorageErrorKind::Closed, "the log is closed"));
-        };
         let origin = origin.clone();
-        let stored = self.tasks.blocking(move || this.enroll_blocking(origin, incarnation)).await;
-        stored.map_err(|error| {
-            StorageError::new(StorageErrorKind::Closed, "enrolling was given up").with_source(error)
-        })?
+        self.beside("enrolling was given up", move |this| this.enroll_blocking(origin, incarnation)).await
     }
 }
