@@ -93,7 +93,7 @@ impl Recovery {
         let (tasks, dir) = (this.tasks.clone(), this.dir.clone());
         let (opened, mut state, observed) =
             tasks.blocking(move || this.replay(begin, found, known)).await??;
-        check_that_nothing_is_lost(&dir, &opened, from, end)?;
+        check_that_nothing_is_lost(&dir, &opened, &snapshots, from, end)?;
         state.next_lsn = opened.next_lsn;
         let marks = state.progress.watermarks.origin(opened.storage.manifest().cluster.tag());
         let start = WriterStart {
@@ -102,8 +102,13 @@ impl Recovery {
             offsets: marks.map(|marks| marks.iter().map(|(_, mark)| mark.next).collect()).unwrap_or_default(),
             observed,
         };
-        let pruned = snapshots.clone();
-        tasks.blocking(move || pruned.prune()).await?;
+        let (pruned, first, base) = (snapshots.clone(), opened.storage.bounds().first, seeds.base);
+        let prune = move || {
+            pruned.drop_below(base.unwrap_or_default());
+            pruned.drop_before(first);
+            pruned.prune();
+        };
+        tasks.blocking(prune).await?;
         let incarnation = opened.storage.manifest().incarnation;
         let seeds =
             Arc::new(SeedBook::new(disk_of_seeds, dir, incarnation, seeds).owing(&state.progress.watermarks));
@@ -159,7 +164,11 @@ impl Recovery {
             record.settle();
         }
         let given_up = record.pending.take().map(|(pending, _)| pending);
+        if given_up.is_some_and(|number| snapshots.unread() == Some(number)) {
+            refuse_without_what_could_not_be_read(snapshots)?;
+        }
         if let Some(base) = record.base.filter(|base| number.is_none_or(|number| number < *base)) {
+            refuse_without_what_could_not_be_read(snapshots)?;
             let said = format!(
                 "{}: snapshot {base} holds what this tree was seeded with, and neither it nor a later one can be used (the log lines above name those that were tried): put the directory of this tree back from a copy, or remove it whole and let the peers seed it",
                 snapshots.dir().display()
@@ -265,11 +274,28 @@ fn refuse_snapshots_without_log(
     ))
 }
 
+/// What the system could not read may be whole: that is no loss yet, and nothing is to follow from it.
+fn refuse_without_what_could_not_be_read(snapshots: &Snapshots) -> Result<(), Error> {
+    let Some(number) = snapshots.unread() else { return Ok(()) };
+    let said = format!(
+        "{}: the system could not read it (the log lines above say why), and without it writes are missing: look after the disk, then start again; if it stays unreadable, put the directory of this tree back from a copy, or remove it whole and let the peers send their writes again",
+        snapshots.path(number).display()
+    );
+    Err(Error::new(ErrorKind::Unavailable, said))
+}
+
 /// The log must reach from what the snapshot covers to what it holds, and further.
-fn check_that_nothing_is_lost(dir: &Path, opened: &OpenedLog, from: Lsn, end: Lsn) -> Result<(), Error> {
+fn check_that_nothing_is_lost(
+    dir: &Path,
+    opened: &OpenedLog,
+    snapshots: &Snapshots,
+    from: Lsn,
+    end: Lsn,
+) -> Result<(), Error> {
     let (first, next) = (opened.storage.bounds().first, opened.next_lsn);
     let dir = dir.display();
     if first > from {
+        refuse_without_what_could_not_be_read(snapshots)?;
         let said = format!(
             "{dir}: the log begins at {first}, and no snapshot that reaches up to there can be used (the log lines above name those that were tried): writes are lost here; put the directory of this tree back from a copy, or remove it and let the peers send their writes again"
         );

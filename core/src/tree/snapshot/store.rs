@@ -52,8 +52,10 @@ impl SnapshotInfo {
 struct Kept {
     /// The usable ones, oldest first.
     usable: Vec<SnapshotInfo>,
-    /// Those whose bytes are damaged. They go when two newer ones are there.
+    /// Those that are damaged, or could not be read. They go when two newer ones are there.
     damaged: Vec<SnapshotName>,
+    /// The newest of those that the system could not read: what is in them may be whole.
+    unread: Option<SnapshotName>,
     /// The number of the next one.
     next: u64,
 }
@@ -112,6 +114,11 @@ impl Snapshots {
         kept.pass_over(&self.dir, file.name, fault);
     }
 
+    /// The newest that the system could not read, and that may be whole.
+    pub(in crate::tree) fn unread(&self) -> Option<u64> {
+        self.kept.lock().unread.map(SnapshotName::number)
+    }
+
     /// Whether there was a file of a snapshot when they were looked for, usable or not.
     pub(in crate::tree) fn found_any(&self) -> bool {
         self.found_any
@@ -162,19 +169,27 @@ impl Snapshots {
         self.prune();
     }
 
-    /// Removes all but the newest two, and, when there are two, the damaged ones. Blocks.
+    /// Removes all but the newest two, and the damaged ones that are older than these. Blocks.
     pub(in crate::tree) fn prune(&self) {
         let superfluous: Vec<String> = {
             let mut kept = self.kept.lock();
             let excess = kept.usable.len().saturating_sub(KEPT);
             let mut names: Vec<SnapshotName> =
                 kept.usable.drain(..excess).map(|info| SnapshotName::new(info.number)).collect();
-            if kept.usable.len() == KEPT {
-                names.append(&mut kept.damaged);
+            if let [older, _] = kept.usable[..] {
+                names.extend(kept.damaged.extract_if(.., |name| name.number() < older.number));
             }
             names.into_iter().map(SnapshotName::file).collect()
         };
         self.remove_all(superfluous);
+    }
+
+    /// Removes those from which the log does not lead here, because it begins above them now: they were to go before,
+    /// and counted as usable they would stand in for one that is. Blocks.
+    pub(in crate::tree) fn drop_before(&self, log: Lsn) {
+        let older: Vec<SnapshotInfo> =
+            self.kept.lock().usable.extract_if(.., |info| info.covered < log).collect();
+        self.remove_all(older.into_iter().map(|info| SnapshotName::new(info.number).file()));
     }
 
     /// Removes what was begun under a number. Blocks.
@@ -242,6 +257,9 @@ impl Kept {
         let path = dir.join(name.file());
         let source = std::error::Error::source(fault).map(ToString::to_string);
         tracing::error!(path = %path.display(), %fault, source, "a snapshot cannot be used, the one before it is tried");
+        if let SnapshotFault::Io(_) = fault {
+            self.unread = self.unread.max(Some(name));
+        }
         // What a newer program wrote is its own.
         if !fault.is_newer() {
             self.damaged.push(name);

@@ -364,6 +364,50 @@ async fn a_log_trimmed_for_its_snapshots_opens_by_either_and_with_neither_says_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_for_once_while_opening_is_no_damage_and_costs_no_snapshot() {
+    let (mut site, disk, faults) = (site(11), MemDisk::new(), DiskFaults::from_seed(11));
+    let faulty = |disk: &MemDisk| Arc::new(FaultyDisk::over_memory(disk.clone(), faults.clone()));
+    let tree = site.open(faulty(&disk)).await.expect("opens");
+    for round in 0..3_u64 {
+        put_many(&tree, round * 200..round * 200 + 200).await;
+        // The oldest cannot be removed when its time has come.
+        faults.fail_nth(DiskOperation::Remove, 1);
+        tree.snapshot().await.expect("written");
+    }
+    faults.heal();
+    trim_for_snapshots(&tree).await;
+    let live = Picture::of(&tree);
+    let disk = disk.kill();
+    assert_eq!(snapshots_on(&disk).len(), 3, "one too many");
+    let mut refused = 0;
+    for (operation, nth) in (1..40).flat_map(|nth| [(DiskOperation::Open, nth), (DiskOperation::Read, nth)]) {
+        let (context, disk) = (format!("{operation:?} {nth}"), disk.copy());
+        faults.fail_nth(operation, nth);
+        if let Err(error) = site.open(faulty(&disk)).await {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{context}: {error}");
+            refused += 1;
+        }
+        faults.heal();
+        drop(site.open(Arc::new(disk.clone())).await.expect("opens when it can be read"));
+        assert_eq!(
+            snapshots_on(&disk),
+            ["00000000000000000001.snap", "00000000000000000002.snap"],
+            "{context}"
+        );
+        damage(&disk, "00000000000000000002.snap");
+        faults.fail_nth(operation, nth);
+        if let Err(error) = site.open(faulty(&disk)).await {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{context}, one damaged: {error}");
+            refused += 1;
+        }
+        faults.heal();
+        let opened = site.open(Arc::new(disk)).await.expect("opens by the one before");
+        assert_eq!(Picture::of(&opened).entries, live.entries, "{context}");
+    }
+    assert!(refused > 10, "only {refused} openings met the fault");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_at_any_moment_of_snapshots_and_trims_in_turn_loses_nothing() {
     for seed in 20..23 {
         let (mut site, disk, acknowledged) = (site(seed), MemDisk::new(), Acknowledged::default());
