@@ -175,3 +175,93 @@ impl Crew {
         self.called.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::thread::ThreadId;
+
+    use super::*;
+
+    /// Says which thread did it.
+    struct Job(SyncSender<ThreadId>);
+
+    impl CommitJob for Job {
+        fn drive(&self, linger: bool) {
+            assert!(linger, "whoever has a thread of its own may wait on it");
+            self.0.send(std::thread::current().id()).expect("the test waits");
+        }
+    }
+
+    fn job() -> (Arc<Job>, Receiver<ThreadId>) {
+        let (done, does) = sync_channel(1);
+        (Arc::new(Job(done)), does)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the test joins it")]
+    fn committer(crew: &Arc<Crew>) -> std::thread::JoinHandle<()> {
+        let crew = crew.clone();
+        std::thread::spawn(move || crew.serve())
+    }
+
+    /// Until so many wait for jobs.
+    fn waits(crew: &Crew, committers: usize) {
+        while crew.waiting.lock().committers != committers {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_committer_is_sent_for_where_more_jobs_wait_than_committers() {
+        let crew = Crew::default();
+        assert!(!crew.push(job().0), "nobody is there");
+        crew.waiting.lock().jobs.clear();
+        crew.waiting.lock().committers = 2;
+        assert!(crew.push(job().0) && crew.push(job().0), "each has one");
+        assert!(!crew.push(job().0), "two cannot do three");
+    }
+
+    #[test]
+    fn a_committer_that_has_nothing_to_do_stays_for_a_moment_and_takes_the_next_job() {
+        let crew = Arc::new(Crew::default());
+        let (first, did) = job();
+        assert!(!crew.push(first));
+        let serving = committer(&crew);
+        let thread = did.recv_timeout(STAY * 50).expect("done");
+        waits(&crew, 1);
+        let (second, did) = job();
+        assert!(crew.push(second), "it stays");
+        assert_eq!(did.recv_timeout(STAY * 50), Ok(thread));
+        serving.join().expect("ends when there has been nothing to do");
+        assert_eq!(crew.waiting.lock().committers, 0, "nobody counts on it any more");
+        assert!(!crew.push(job().0));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the committer is a thread that waits in real time")]
+    fn a_job_that_comes_as_a_committer_is_about_to_leave_is_done() {
+        let crew = Arc::new(Crew::default());
+        let serving = committer(&crew);
+        waits(&crew, 1);
+        let (last, did) = job();
+        let mut waiting = crew.waiting.lock();
+        // It has waited long enough, and finds that others are at the jobs.
+        std::thread::sleep(STAY * 2);
+        waiting.jobs.push_back(last);
+        drop(waiting);
+        did.recv_timeout(STAY * 50).expect("whoever left it counted on the committer");
+        serving.join().expect("ends");
+    }
+
+    #[test]
+    fn whoever_waits_for_jobs_goes_home_when_the_crew_is_closed() {
+        let crew = Arc::new(Crew::default());
+        let serving = committer(&crew);
+        waits(&crew, 1);
+        let (left, did) = job();
+        assert!(crew.push(left));
+        crew.close();
+        serving.join().expect("ends");
+        assert!(did.try_recv().is_ok(), "what was left is done first");
+    }
+}

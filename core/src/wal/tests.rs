@@ -2,6 +2,7 @@
 
 mod rig;
 
+mod company;
 mod conforming;
 mod failing;
 mod flights;

@@ -265,6 +265,60 @@ async fn a_filler_that_hangs_holds_up_no_commit_and_its_file_is_not_used() {
     assert_eq!(opened.next_lsn, rig.next_lsn);
 }
 
+/// Its slice would land on groups: zeros over what was acknowledged.
+#[tokio::test]
+async fn f25_a_half_full_file_that_a_filler_hangs_in_is_not_taken_for_a_segment() {
+    let (disk, filler) = (MemDisk::new(), DiskFaults::from_seed(1));
+    let split =
+        Arc::new(Split { log: disk.clone(), filler: FaultyDisk::over_memory(disk.clone(), filler.clone()) });
+    let mut rig = Rig::open_threaded(split).expect("opens");
+    let half = limits().segment_bytes_max / 2;
+    let filled = |disk: &MemDisk| files(disk, ".filling").first().map_or(0, |name| length(disk, name));
+    // The first segment was not filled ahead: nothing hangs in its own file.
+    while filled(&disk) < half {
+        rig.append(1, 20).expect("appends");
+        ends(&rig).await;
+    }
+    let (name, writes) = (files(&disk, ".filling"), filler.count(DiskOperation::Write));
+    filler.hang();
+    let _released = Released(filler.clone());
+    while !rig.storage.is_filling() {
+        rig.append(1, 20).expect("appends");
+    }
+    while filler.count(DiskOperation::Write) == writes {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(files(&disk, ".seg").len(), 1);
+    while files(&disk, ".seg").len() < 4 {
+        rig.append(1, 60).expect("nobody waits for it");
+    }
+    assert_eq!(files(&disk, ".filling"), name, "somebody is at work in it");
+    let groups = rig.read_all(rig.storage.bounds().first).await.expect("readable");
+    filler.heal();
+    ends(&rig).await;
+    assert_eq!(rig.read_all(rig.storage.bounds().first).await.expect("readable"), groups);
+    let opened = Rig::open(Arc::new(disk.kill())).expect("opens");
+    assert_eq!(opened.read_all(opened.storage.bounds().first).await.expect("readable"), groups);
+}
+
+#[test]
+fn a_file_that_is_half_full_is_taken_as_far_as_it_is() {
+    let disk = MemDisk::new();
+    let mut rig = Rig::open(Arc::new(disk.clone())).expect("opens");
+    let (whole, half) = (limits().segment_bytes_max, limits().segment_bytes_max / 2);
+    let filled = |disk: &MemDisk| files(disk, ".filling").first().map_or(0, |name| length(disk, name));
+    while rig.storage.bounds().retained_bytes < 8_000 || filled(&disk) < half {
+        rig.append(1, 20).expect("appends");
+    }
+    let (bytes, before, name) = (filled(&disk), active(&disk), files(&disk, ".filling"));
+    assert!((half..whole).contains(&bytes));
+    // The next group has no room any more.
+    rig.append(8, 200).expect("appends");
+    assert!(active(&disk) != before && files(&disk, ".filling") != name, "its file is the new segment's");
+    let (again, next) = (Rig::open(Arc::new(disk.kill())).expect("opens"), rig.next_lsn);
+    assert_eq!(again.next_lsn, next);
+}
+
 /// What was acknowledged must not lie in a file that has lost its name to another.
 #[tokio::test]
 async fn f25_a_file_filled_while_another_becomes_a_segment_does_not_take_its_name() {
@@ -331,6 +385,15 @@ impl Disk for Busy {
 
     fn available(&self, dir: &Path) -> io::Result<Option<u64>> {
         self.disk.available(dir)
+    }
+}
+
+/// Lets go of what hangs when a test ends, however it does: its threads are waited for.
+struct Released(DiskFaults);
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        self.0.heal();
     }
 }
 
