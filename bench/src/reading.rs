@@ -10,8 +10,8 @@ use tidewire_core::feed::{Cursor, FeedOptions, FeedSource};
 use tidewire_core::id::Lsn;
 use tidewire_core::record::Group;
 use tidewire_core::tree::Tree;
-use tidewire_core::wal::file::{LogReader, LogSelector};
-use tidewire_core::wal::{Filter, WalStorage};
+use tidewire_core::wal::file::LogReader;
+use tidewire_core::wal::{Filter, LogSelector, WalStorage};
 
 use crate::engines::TideLog;
 use crate::failure::Outcome;
@@ -52,7 +52,7 @@ pub async fn log(log: &TideLog, how: Reading) -> Outcome<Figures> {
         if how == Reading::Filtered {
             let mut reader = LogSelector::new(storage, one_in_a_hundred());
             while at < end {
-                let Some(selection) = reader.next(at, end).await? else { break };
+                let selection = reader.next(at, end).await?;
                 records += selection.iter().map(|one| std::hint::black_box(one.record.value)).count() as u64;
                 at = selection.next();
             }

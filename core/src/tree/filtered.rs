@@ -7,8 +7,8 @@ use crate::feed::{Cursor, FeedError, FeedOptions, FilteredBatch};
 use crate::id::{Dot, Lsn, Offset, OriginTag, PartitionId, Version};
 use crate::latest::Follower;
 use crate::record::Kind;
-use crate::wal::file::{LogSelector, Manifest};
-use crate::wal::{PartitionExtent, Selected, Selection, WalStorage};
+use crate::wal::file::Manifest;
+use crate::wal::{LogSelector, PartitionExtent, Selected, Selection, WalStorage};
 
 /// One reading of a tree's log through a filter. Counts what is applied, not what is durable.
 pub struct FilteredFeed {
@@ -43,7 +43,7 @@ impl Tree {
             moved: self.0.applied.moved.follow(),
             cursor: from,
             epoch: self.0.seeds.epoch(),
-            disk: LogSelector::new(self.0.storage.clone(), options.filter),
+            disk: LogSelector::new(self.0.applied.log.storage().clone(), options.filter),
         }
     }
 
@@ -123,11 +123,12 @@ impl FilteredFeed {
                 let selection = self.select(end).await?;
                 self.tree.check_seeds(self.epoch)?;
                 let start = self.cursor;
-                if selection.next() <= start.lsn {
-                    let said = format!("the log ends at {}, and {end} is applied", start.lsn);
+                let next = selection.next();
+                if next <= start.lsn || next > end {
+                    let said = format!("the log was read from {} to {next}, and {end} is applied", start.lsn);
                     return Err(FeedError::Failed(Error::new(ErrorKind::Corrupt, said)));
                 }
-                self.cursor = Cursor { lsn: selection.next(), ..start };
+                self.cursor = Cursor { lsn: next, ..start };
                 return Ok(FilteredBatch::new(selection, start, self.cursor));
             }
             self.disk.rest();
@@ -135,6 +136,7 @@ impl FilteredFeed {
         }
     }
 
+    /// Out of memory, if it is there, else as the log's provider does it.
     async fn select(&mut self, end: Lsn) -> Result<Selection, FeedError> {
         let (inner, from) = (&self.tree.0, self.cursor.lsn);
         if let Some(groups) = inner.applied.log.recent(from, inner.limits.read_bytes) {
@@ -142,11 +144,7 @@ impl FilteredFeed {
             let selected = Selection::of_groups(&groups, (from, end), self.disk.filter());
             return selected.map_err(|error| self.tree.feed_error(error));
         }
-        let read = self.disk.next(from, end).await.map_err(|error| self.tree.feed_error(error))?;
-        read.ok_or_else(|| {
-            let said = format!("the log ends at {from}, and {end} is applied");
-            FeedError::Failed(Error::new(ErrorKind::Corrupt, said))
-        })
+        self.disk.next(from, end).await.map_err(|error| self.tree.feed_error(error))
     }
 
     /// Where reading goes on.

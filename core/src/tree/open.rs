@@ -192,6 +192,14 @@ impl Tree {
     /// # Errors
     /// `Refused` when something that is pinned has changed, `Corrupt` when the log is damaged, `Unavailable` for I/O.
     pub async fn open(config: TreeConfig) -> Result<Self, Error> {
+        Self::open_through(config, |files| files).await
+    }
+
+    /// The same, with a provider of the log between the tree and its files.
+    pub(super) async fn open_through(
+        config: TreeConfig,
+        provider: impl FnOnce(Arc<FileStorage>) -> Arc<dyn WalStorage>,
+    ) -> Result<Self, Error> {
         let new = Manifest {
             incarnation: Incarnation::new(config.random.id()),
             cluster: config.cluster.clone(),
@@ -211,10 +219,11 @@ impl Tree {
             interest: config.interest.clone(),
         };
         let recovered = recovery.run().await?;
-        Ok(Self::assemble(config, recovered))
+        let provider = provider(recovered.storage.clone());
+        Ok(Self::assemble(config, recovered, provider))
     }
 
-    fn assemble(config: TreeConfig, recovered: Recovered) -> Self {
+    fn assemble(config: TreeConfig, recovered: Recovered, provider: Arc<dyn WalStorage>) -> Self {
         let manifest = recovered.storage.manifest();
         let own = config.cluster.tag();
         let identity = TreeIdentity {
@@ -229,7 +238,7 @@ impl Tree {
         let end = recovered.start.lsn;
         let applied = Arc::new(AppliedState {
             state: RwLock::new(recovered.state),
-            log: Log::new(recovered.storage.clone(), config.limits.recent_bytes),
+            log: Log::new(provider.clone(), config.limits.recent_bytes),
             moved: Latest::new((end, 0)),
             observers: Arc::default(),
         });
@@ -250,7 +259,7 @@ impl Tree {
                 partitions: config.partitions,
                 limits: config.limits.clone(),
                 clock: config.clock.clone(),
-                storage: recovered.storage.clone(),
+                storage: provider,
                 runner: config.runner,
                 groups,
                 metrics: config.wal_metrics,

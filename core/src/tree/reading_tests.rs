@@ -1,17 +1,23 @@
 //! Claims about reading a tree's log: through filters, one partition by offset, and all of it when the tree is opened.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::tests::{Site, ready_groups};
 use super::*;
+use crate::causal::OriginMarks;
 use crate::disk::MemDisk;
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, StorageError};
 use crate::feed::{FeedError, FeedOptions, FeedSource};
-use crate::id::{Lsn, Offset, PartitionId};
+use crate::id::{ClusterId, Incarnation, Lsn, Offset, OriginTag, PartitionId};
 use crate::limits::Limits;
-use crate::record::Kind;
+use crate::record::{Group, Kind};
 use crate::tasks::Threads;
-use crate::wal::Filter;
+use crate::wal::file::FileStorage;
+use crate::wal::{Bounds, Completion, Filter, Selection, WalStorage};
 
 async fn filled(site: &mut Site, disk: &MemDisk, writes: usize) -> Tree {
     let tree = site.open(Arc::new(disk.clone())).await.expect("opens");
@@ -190,4 +196,97 @@ async fn a_replay_on_two_threads_and_a_reading_ahead_show_what_one_thread_does()
         let (shown, _) = filtered(&opened, &Filter::all(), Lsn::ZERO).await;
         assert_eq!(essence(&shown), changes);
     }
+}
+
+/// A provider that knows where each kind stands, and looks at nothing else for it.
+struct Indexed {
+    files: Arc<dyn WalStorage>,
+    deletes: Mutex<BTreeMap<Lsn, Arc<Group>>>,
+    /// From where, up to where, and how many groups were looked at.
+    asked: Mutex<Vec<(Lsn, Lsn, usize)>>,
+}
+
+#[async_trait]
+impl WalStorage for Indexed {
+    fn append(&self, group: Arc<Group>, done: Completion) {
+        let mut records = group.blocks().iter().flat_map(|framed| framed.block.records().flatten());
+        if records.any(|record| record.kind == Kind::Delete) {
+            self.deletes.lock().insert(group.first_lsn(), group.clone());
+        }
+        self.files.append(group, done);
+    }
+
+    async fn read(&self, _from: Lsn, _limit: usize) -> Result<Vec<Arc<Group>>, StorageError> {
+        unreachable!("a filtered reading has a way of its own")
+    }
+
+    async fn read_filtered(
+        &self,
+        (from, until): (Lsn, Lsn),
+        filter: &Filter,
+        _limit: usize,
+    ) -> Result<Selection, StorageError> {
+        assert_eq!(*filter, Filter::all().kinds([Kind::Delete]));
+        // In two steps: a reading that is behind asks again.
+        let until = until.min(Lsn::new(from.get().next_multiple_of(50).max(from.get() + 1)));
+        let groups: Vec<_> = self.deletes.lock().range(from..until).map(|(_, group)| group.clone()).collect();
+        self.asked.lock().push((from, until, groups.len()));
+        Ok(Selection::of_groups(&groups, (from, until), filter)?.up_to(until))
+    }
+
+    fn bounds(&self) -> Bounds {
+        self.files.bounds()
+    }
+
+    fn bytes_after(&self, lsn: Lsn) -> u64 {
+        self.files.bytes_after(lsn)
+    }
+
+    fn first_uncovered(&self, origin: OriginTag, held: Option<&OriginMarks>) -> Lsn {
+        self.files.first_uncovered(origin, held)
+    }
+
+    fn trimmed_end(&self, origin: OriginTag, partition: PartitionId) -> Offset {
+        self.files.trimmed_end(origin, partition)
+    }
+
+    async fn trim(&self, before: Lsn) -> Result<(), StorageError> {
+        self.files.trim(before).await
+    }
+
+    fn reconcile(&self, done: Completion) {
+        self.files.reconcile(done);
+    }
+
+    async fn enroll(&self, origin: &ClusterId, incarnation: Incarnation) -> Result<(), StorageError> {
+        self.files.enroll(origin, incarnation).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filtered_feed_reads_as_the_provider_of_its_log_does_and_only_recent_groups_without_it() {
+    let (mut site, disk) = (Site::new("a", 5), MemDisk::new());
+    let mut provider = None;
+    let wrap = |files: Arc<FileStorage>| {
+        let (deletes, asked) = Default::default();
+        provider.insert(Arc::new(Indexed { files, deletes, asked })).clone() as Arc<dyn WalStorage>
+    };
+    let tree = site.open_through(Arc::new(disk.clone()), wrap).await.expect("opens");
+    let provider = provider.expect("the tree is open");
+    fill(&tree, 200).await;
+    let (filter, end) = (Filter::all().kinds([Kind::Delete]), LogView::end(&tree).lsn);
+    let (shown, _) = filtered(&tree, &filter, Lsn::ZERO).await;
+    let expected: Vec<_> =
+        all_changes(&tree).await.into_iter().filter(|change| change.kind == Kind::Delete).collect();
+    assert_eq!(essence(&shown), essence(&expected));
+    let asked = std::mem::take(&mut *provider.asked.lock());
+    assert!(asked.iter().map(|(.., groups)| groups).sum::<usize>() > 20, "{asked:?}");
+    assert!(
+        asked.windows(2).all(|pair| pair[0].1 == pair[1].0),
+        "one goes on where another ended: {asked:?}"
+    );
+    assert_eq!((asked[0].0, asked.last().map(|last| last.1)), (Lsn::ZERO, Some(end)), "up to the end");
+    // The last group is in memory.
+    let (shown, _) = filtered(&tree, &filter, Lsn::new(end.get() - 1)).await;
+    assert_eq!((shown.len(), provider.asked.lock().len()), (0, 0));
 }

@@ -27,7 +27,8 @@ use crate::meta::MemMeta;
 use crate::metrics::Metrics;
 use crate::random::Random;
 use crate::tasks::{Tasks, Threads};
-use crate::wal::{CommitRunner, WalMetrics};
+use crate::wal::file::FileStorage;
+use crate::wal::{CommitRunner, WalMetrics, WalStorage};
 
 #[derive(Clone, Default)]
 struct Ceiling(Arc<Mutex<Hlc>>);
@@ -77,6 +78,14 @@ impl Site {
     }
 
     pub(super) async fn open(&mut self, disk: Arc<dyn Disk>) -> Result<Tree, crate::error::Error> {
+        self.open_through(disk, |files| files).await
+    }
+
+    pub(super) async fn open_through(
+        &mut self,
+        disk: Arc<dyn Disk>,
+        provider: impl FnOnce(Arc<FileStorage>) -> Arc<dyn WalStorage>,
+    ) -> Result<Tree, crate::error::Error> {
         self.tasks.abort_and_join().await;
         self.tasks = Tasks::new(self.threads);
         let wall = Arc::new(Virtual(tokio::time::Instant::now()));
@@ -84,7 +93,7 @@ impl Site {
         let metrics = Metrics::default();
         let name = TreeName::new("t").expect("name");
         let letters = TreeLetters::open(Arc::new(self.letters.clone()), &name, 1 << 20).await?;
-        Tree::open(TreeConfig {
+        let config = TreeConfig {
             cluster: ClusterId::new(self.name).expect("name"),
             name,
             dir: PathBuf::from("/data/trees/t"),
@@ -101,8 +110,8 @@ impl Site {
             random: self.random.fork(),
             wal_metrics: WalMetrics::new(&metrics),
             tree_metrics: TreeMetrics::new(&metrics),
-        })
-        .await
+        };
+        Tree::open_through(config, provider).await
     }
 }
 

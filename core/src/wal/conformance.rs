@@ -209,6 +209,7 @@ impl Trial {
                 let some = timeout(PATIENCE, self.log.storage.read_filtered((at, until), filter, 300));
                 let some = some.await.expect("a read ends").expect("what is retained is readable");
                 assert!(some.next() > at, "what is left out is progress too");
+                assert!(some.next() <= until, "nothing behind the end is looked at");
                 read.extend(essence(&some));
                 at = some.next();
             }

@@ -19,7 +19,7 @@ pub enum WalCall {
     Append,
     /// `reconcile`.
     Reconcile,
-    /// `read`.
+    /// `read` and `read_filtered`.
     Read,
     /// `trim`.
     Trim,

@@ -7,6 +7,8 @@ use async_trait::async_trait;
 
 use super::completion::Completion;
 use super::faults::{Hanging, WalCall, WalFault, WalFaults};
+use super::filter::Filter;
+use super::selection::Selection;
 use super::storage::{Bounds, WalStorage};
 use crate::causal::OriginMarks;
 use crate::error::{StorageError, StorageErrorKind};
@@ -105,6 +107,16 @@ impl WalStorage for FaultyStorage {
     async fn read(&self, from: Lsn, limit: usize) -> Result<Vec<Arc<Group>>, StorageError> {
         self.admit(WalCall::Read).await?;
         self.inner.read(from, limit).await
+    }
+
+    async fn read_filtered(
+        &self,
+        range: (Lsn, Lsn),
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Selection, StorageError> {
+        self.admit(WalCall::Read).await?;
+        self.inner.read_filtered(range, filter, limit).await
     }
 
     fn bounds(&self) -> Bounds {

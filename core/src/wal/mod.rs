@@ -21,6 +21,7 @@ mod filter;
 mod flight;
 mod latch;
 mod log;
+mod log_selector;
 #[cfg(any(test, feature = "test-util"))]
 mod mem_storage;
 mod metrics;
@@ -50,6 +51,7 @@ pub use faulty_storage::FaultyStorage;
 pub use filter::Filter;
 pub use latch::LogState;
 pub use log::Log;
+pub use log_selector::LogSelector;
 #[cfg(any(test, feature = "test-util"))]
 pub use mem_storage::MemStorage;
 pub use metrics::WalMetrics;

@@ -59,6 +59,26 @@ impl Selection {
         Ok(selecting.finish(next.min(range.1).max(range.0)))
     }
 
+    /// The same, read up to `next`: what lies between is known to hold nothing that is wanted.
+    #[must_use]
+    pub fn up_to(self, next: Lsn) -> Self {
+        Self { next: self.next.max(next), ..self }
+    }
+
+    /// This one, and the one of the stretch behind it.
+    #[must_use]
+    pub(super) fn followed_by(self, behind: Self) -> Self {
+        if behind.is_empty() {
+            return self.up_to(behind.next);
+        }
+        let shift = self.bytes.len();
+        let mut bytes = Vec::from(self.bytes);
+        bytes.extend_from_slice(&behind.bytes);
+        let mut places = self.places;
+        places.extend(behind.places.into_iter().map(|place| Place { at: place.at + shift, ..place }));
+        Self { bytes: Bytes::from(bytes), places, next: behind.next }
+    }
+
     /// The records.
     pub fn iter(&self) -> impl Iterator<Item = Selected<'_>> {
         self.places.iter().map(|place| {

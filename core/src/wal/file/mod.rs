@@ -39,7 +39,7 @@ mod zeros;
 #[cfg(test)]
 mod tests;
 
-pub use ahead::{LogReader, LogSelector};
+pub use ahead::LogReader;
 pub use buffers::ReadBuffers;
 pub use checkup::{Checkup, Damage, Lost, OriginRange, SegmentReport};
 #[cfg(any(test, feature = "test-util"))]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::rig::{PARTITIONS, Rig};
-use crate::disk::MemDisk;
+use crate::disk::{DiskFaults, DiskOperation, FaultyDisk, MemDisk};
 use crate::error::StorageErrorKind;
 use crate::id::{ClusterId, Lsn, Offset, OriginTag, PartitionId};
 use crate::record::{Group, Kind, RECORD_HEADER_BYTES};
@@ -90,6 +90,91 @@ async fn strides_and_whole_readings_bring_the_same_groups_from_any_position() {
                 at = until;
             }
             assert_eq!(groups, whole, "from {from} by {stride}");
+        }
+    }
+}
+
+#[test]
+fn a_stride_is_about_as_long_as_was_asked_for() {
+    let disk = MemDisk::new();
+    let rig = filled(&disk, 90);
+    // Between two marks there may be so much: the distance of marks, and the group that goes beyond it.
+    let (between, segments) = (300 + 700, rig.storage.bounds().retained_bytes / 1_000);
+    for stride in [1, 400, 900, 1_500] {
+        let (mut at, mut strides) = (Lsn::ZERO, 0);
+        while at < rig.next_lsn {
+            let until = rig.storage.stride(at, stride);
+            let bytes = rig.storage.bytes_after(at) - rig.storage.bytes_after(until);
+            assert!(bytes <= stride as u64 + between, "{bytes} from {at} by {stride}");
+            (at, strides) = (until, strides + 1);
+        }
+        let most = rig.storage.bounds().retained_bytes / (stride as u64).max(300) + segments + 1;
+        assert!(strides <= most, "{strides} strides of {stride}, and {most} are enough");
+    }
+}
+
+/// Rounds of the log: so many groups of partition 0, then one of partition 1.
+const ROUND: usize = 12;
+
+#[test]
+fn one_partition_is_read_where_it_lies_and_nowhere_else() {
+    let (disk, faults) = (MemDisk::new(), DiskFaults::from_seed(1));
+    let mut rig = Rig::open(Arc::new(FaultyDisk::over_memory(disk.clone(), faults.clone()))).expect("opens");
+    let (often, seldom) = (PartitionId::new(0), PartitionId::new(1));
+    for _ in 0..8 {
+        for _ in 0..ROUND {
+            rig.append_to(often, 2).expect("appends");
+        }
+        rig.append_to(seldom, 3).expect("appends");
+    }
+    rig.append_to(often, 2).expect("appends");
+    let key = (own(), seldom);
+    let reads = |storage: &FileStorage, from: u64| {
+        let before = faults.count(DiskOperation::Read);
+        let page = storage.read_partition(key, Offset::new(from), rig.next_lsn, usize::MAX).expect("reads");
+        assert_eq!(page.len() as u64, 24 - from, "from {from}");
+        faults.count(DiskOperation::Read) - before
+    };
+    let over = Arc::new(FaultyDisk::over_memory(disk.copy(), faults.clone()));
+    let reopened = Rig::open_from(over, rig.next_lsn).expect("opens by footers");
+    for storage in [&rig.storage, &reopened.storage] {
+        // A group lies in one stretch between marks.
+        for from in 0..24 {
+            assert_eq!(reads(storage, from), 8 - from / 3, "from {from}");
+        }
+        assert_eq!(reads(storage, 24), 0, "nothing is behind the end");
+    }
+    let filter = Filter::all().partitions([seldom]);
+    let before = faults.count(DiskOperation::Read);
+    let whole = (Lsn::ZERO, Lsn::new(u64::MAX));
+    let selection = rig.storage.select(whole, &filter, &ReadBuffers::default()).expect("reads");
+    let first_segment = faults.count(DiskOperation::Read) - before;
+    assert!(first_segment as usize <= selection.len() / 3, "{first_segment} for {}", selection.len());
+}
+
+#[tokio::test]
+async fn f06_a_filtered_reading_in_two_halves_is_one_reading() {
+    let disk = MemDisk::new();
+    let rig = filled(&disk, 70);
+    let all = rows(&rig.read_all(Lsn::ZERO).await.expect("reads"));
+    for filter in [Filter::all(), Filter::all().partitions([PartitionId::new(1)]), Filter::all().prefix("4")]
+    {
+        let expected: Vec<_> = {
+            let groups = rig.read_all(Lsn::ZERO).await.expect("reads");
+            selected(&Selection::of_groups(&groups, (Lsn::ZERO, rig.next_lsn), &filter).expect("reads"))
+        };
+        for limit in [1, 1_400, 1 << 20] {
+            let (mut shown, mut at, mut longest) = (Vec::new(), Lsn::ZERO, 0);
+            while at < rig.next_lsn {
+                let read =
+                    rig.storage.read_filtered((at, rig.next_lsn), &filter, limit).await.expect("reads");
+                assert!(read.next() > at, "the position moves");
+                longest = longest.max(read.next().since(at));
+                shown.extend(selected(&read));
+                at = read.next();
+            }
+            assert_eq!(shown, expected, "{filter:?} by {limit}");
+            assert!(limit == 1 || longest > all.len() as u64 / 30, "{longest} of {} by {limit}", all.len());
         }
     }
 }

@@ -130,6 +130,20 @@ impl Rig {
         self.append_group(group)
     }
 
+    /// Appends records of one partition.
+    pub(super) fn append_to(
+        &mut self,
+        partition: PartitionId,
+        records: usize,
+    ) -> Result<(Lsn, Lsn), StorageError> {
+        let keys = (0..).map(|at| format!("{}/{at}", self.next_group));
+        let keys = keys.filter(|key| PartitionId::of(key.as_bytes(), PARTITIONS) == partition);
+        let mutations: Vec<Mutation> =
+            keys.take(records).map(|key| Mutation::set(key, vec![7; 60])).collect();
+        let group = self.group_of(&mutations);
+        self.append_group(group)
+    }
+
     /// Appends the delete of a range.
     pub(super) fn append_range(
         &mut self,
