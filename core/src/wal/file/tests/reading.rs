@@ -114,7 +114,7 @@ fn a_stride_is_about_as_long_as_was_asked_for() {
 }
 
 /// Rounds of the log: so many groups of partition 0, then one of partition 1.
-const ROUND: usize = 12;
+const ROUND: usize = 3;
 
 #[test]
 fn one_partition_is_read_where_it_lies_and_nowhere_else() {
@@ -123,7 +123,7 @@ fn one_partition_is_read_where_it_lies_and_nowhere_else() {
     let (often, seldom) = (PartitionId::new(0), PartitionId::new(1));
     for _ in 0..8 {
         for _ in 0..ROUND {
-            rig.append_to(often, 2).expect("appends");
+            rig.append_to(often, 1).expect("appends");
         }
         rig.append_to(seldom, 3).expect("appends");
     }
@@ -138,9 +138,10 @@ fn one_partition_is_read_where_it_lies_and_nowhere_else() {
     let over = Arc::new(FaultyDisk::over_memory(disk.copy(), faults.clone()));
     let reopened = Rig::open_from(over, rig.next_lsn).expect("opens by footers");
     for storage in [&rig.storage, &reopened.storage] {
-        // A group lies in one stretch between marks.
+        // A group lies in one stretch between marks, and several stretches lie in a segment.
         for from in 0..24 {
-            assert_eq!(reads(storage, from), 8 - from / 3, "from {from}");
+            let reads = reads(storage, from);
+            assert!((1..=8 - from / 3).contains(&reads), "{reads} reads from {from}");
         }
         assert_eq!(reads(storage, 24), 0, "nothing is behind the end");
     }
