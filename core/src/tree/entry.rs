@@ -1,7 +1,10 @@
 //! [`Entry`]: what the state keeps of one key.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
+use super::packed::PackedRows;
 use crate::id::{Lsn, Version};
 
 const LIVE: u8 = 1;
@@ -9,16 +12,37 @@ const EXPIRES: u8 = 2;
 const GONE: u8 = 4;
 const DEADLINE_BYTES: usize = 8;
 
-/// The winning write of one key: one allocation, copied out of its page so that it holds nothing larger alive.
+/// The winning write of one key.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The key, the value, and the deadline if there is one: most entries have none, so it costs no field.
-    data: Box<[u8]>,
-    key_bytes: u32,
-    flags: u8,
+    data: Data,
     pub(super) version: Version,
     /// Where in this log the write lies that set it, or the delete that removed it.
     pub(super) lsn: Lsn,
+}
+
+/// Key, value, and the deadline if there is one: most entries have none, so it costs no field.
+#[derive(Debug)]
+enum Data {
+    /// One allocation, copied out of its page so that it holds nothing larger alive: key, value, deadline.
+    Own { bytes: Box<[u8]>, key_bytes: u16, flags: u8 },
+    /// A row of a snapshot, for as long as it has not been unpacked: the deadline lies before the key.
+    Packed { rows: Arc<PackedRows>, key_at: u32, value_at: u32, value_bytes: u32, key_bytes: u16, flags: u8 },
+}
+
+// A branch more is nothing beside a cache line more.
+const _: () = assert!(size_of::<Entry>() == 48);
+
+/// Where the parts of a packed row lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PackedPlace {
+    /// Where the key begins; a deadline lies before it.
+    pub(super) key_at: usize,
+    pub(super) key_bytes: usize,
+    pub(super) value_at: usize,
+    /// None for a tombstone.
+    pub(super) value_bytes: Option<usize>,
+    pub(super) has_deadline: bool,
 }
 
 impl Entry {
@@ -31,21 +55,43 @@ impl Entry {
         lsn: Lsn,
     ) -> Self {
         let deadline_ms = value.and(deadline_ms);
-        let bytes = value.unwrap_or_default();
-        let flags = Self::flags(value, deadline_ms);
-        let mut data = Vec::with_capacity(key.len() + bytes.len() + Self::deadline_bytes(flags));
-        data.extend_from_slice(key);
-        data.extend_from_slice(bytes);
+        let value_bytes = value.unwrap_or_default();
+        let flags = flags(value.is_some(), deadline_ms.is_some());
+        let mut bytes = Vec::with_capacity(key.len() + value_bytes.len() + deadline_bytes(flags));
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value_bytes);
         if let Some(deadline) = deadline_ms {
-            data.extend_from_slice(&deadline.to_le_bytes());
+            bytes.extend_from_slice(&deadline.to_le_bytes());
         }
-        Self {
-            data: data.into_boxed_slice(),
-            key_bytes: u32::try_from(key.len()).expect("keys are at most 4 KiB"),
-            flags,
-            version,
-            lsn,
+        let data = Data::Own { bytes: bytes.into_boxed_slice(), key_bytes: length_of_key(key.len()), flags };
+        Self { data, version, lsn }
+    }
+
+    /// The entry of a row that stays packed. The place was looked up in those rows.
+    pub(super) fn packed(rows: Arc<PackedRows>, place: PackedPlace, version: Version, lsn: Lsn) -> Self {
+        let narrow = |length: usize| u32::try_from(length).expect("a chunk has at most 32 MiB of entries");
+        let data = Data::Packed {
+            rows,
+            key_at: narrow(place.key_at),
+            value_at: narrow(place.value_at),
+            value_bytes: narrow(place.value_bytes.unwrap_or_default()),
+            key_bytes: length_of_key(place.key_bytes),
+            flags: flags(place.value_bytes.is_some(), place.value_bytes.is_some() && place.has_deadline),
+        };
+        Self { data, version, lsn }
+    }
+
+    /// Gives it memory of its own, if it is a row of a snapshot still.
+    pub(super) fn unpack(&mut self) {
+        if let Data::Packed { .. } = self.data {
+            let value = self.value();
+            *self = Self::new(self.key(), value, self.deadline_ms(), self.version, self.lsn);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_packed(&self) -> bool {
+        matches!(self.data, Data::Packed { .. })
     }
 
     /// Becomes the entry of a later write of its key; where that has the same length, in the same place.
@@ -56,45 +102,55 @@ impl Entry {
         version: Version,
         lsn: Lsn,
     ) {
-        let fresh = Self::flags(value, deadline_ms);
-        let (key_bytes, bytes) = (self.key_bytes as usize, value.unwrap_or_default());
-        if fresh != self.flags || self.data.len() != key_bytes + bytes.len() + Self::deadline_bytes(fresh) {
-            *self = Self::new(self.key(), value, deadline_ms, version, lsn);
-            return;
-        }
-        let (kept, deadline) = self.data[key_bytes..].split_at_mut(bytes.len());
-        kept.copy_from_slice(bytes);
-        if let (Some(ms), false) = (deadline_ms, deadline.is_empty()) {
-            deadline.copy_from_slice(&ms.to_le_bytes());
-        }
-        (self.version, self.lsn) = (version, lsn);
-    }
-
-    fn flags(value: Option<&[u8]>, deadline_ms: Option<u64>) -> u8 {
-        match (value, deadline_ms) {
-            (None, _) => 0,
-            (Some(_), None) => LIVE,
-            (Some(_), Some(_)) => LIVE | EXPIRES,
+        let deadline_ms = value.and(deadline_ms);
+        let fresh = flags(value.is_some(), deadline_ms.is_some());
+        let wanted = value.unwrap_or_default();
+        match &mut self.data {
+            Data::Own { bytes, key_bytes, flags }
+                if *flags == fresh
+                    && bytes.len() == usize::from(*key_bytes) + wanted.len() + deadline_bytes(fresh) =>
+            {
+                let (kept, deadline) = bytes[usize::from(*key_bytes)..].split_at_mut(wanted.len());
+                kept.copy_from_slice(wanted);
+                if let Some(ms) = deadline_ms {
+                    deadline.copy_from_slice(&ms.to_le_bytes());
+                }
+                (self.version, self.lsn) = (version, lsn);
+            }
+            _ => *self = Self::new(self.key(), value, deadline_ms, version, lsn),
         }
     }
 
-    fn deadline_bytes(flags: u8) -> usize {
-        if flags & EXPIRES == 0 { 0 } else { DEADLINE_BYTES }
+    fn flags(&self) -> u8 {
+        match self.data {
+            Data::Own { flags, .. } | Data::Packed { flags, .. } => flags,
+        }
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        &self.data[..self.key_bytes as usize]
+        match &self.data {
+            Data::Own { bytes, key_bytes, .. } => &bytes[..usize::from(*key_bytes)],
+            Data::Packed { rows, key_at, key_bytes, .. } => {
+                &rows.heads()[*key_at as usize..][..usize::from(*key_bytes)]
+            }
+        }
     }
 
     /// Whether it holds a value, expired or not.
     pub(super) fn is_live(&self) -> bool {
-        self.flags & LIVE != 0
+        self.flags() & LIVE != 0
     }
 
     /// The value, expired or not; None for a tombstone.
     pub(super) fn value(&self) -> Option<&[u8]> {
-        let end = self.data.len() - Self::deadline_bytes(self.flags);
-        self.is_live().then(|| &self.data[self.key_bytes as usize..end])
+        self.is_live().then(|| match &self.data {
+            Data::Own { bytes, key_bytes, flags } => {
+                &bytes[usize::from(*key_bytes)..bytes.len() - deadline_bytes(*flags)]
+            }
+            Data::Packed { rows, value_at, value_bytes, .. } => {
+                &rows.values()[*value_at as usize..][..*value_bytes as usize]
+            }
+        })
     }
 
     /// The value that a reader sees whose clock says `now`.
@@ -104,40 +160,68 @@ impl Entry {
 
     /// Makes it one that is nowhere shown or found: of what it was, the key stays, which has a place in the order of keys.
     pub(super) fn leave(&mut self) {
-        if self.data.len() > self.key_bytes as usize {
-            self.data = self.key().into();
-        }
-        self.flags = GONE;
+        let bytes = match &mut self.data {
+            Data::Own { bytes, key_bytes, .. } if bytes.len() == usize::from(*key_bytes) => {
+                std::mem::take(bytes)
+            }
+            _ => self.key().into(),
+        };
+        self.data = Data::Own { key_bytes: length_of_key(bytes.len()), bytes, flags: GONE };
     }
 
     /// Makes it nothing: its key has no place in the order any more.
     pub(super) fn vacate(&mut self) {
-        (self.data, self.key_bytes, self.flags) = (Box::default(), 0, GONE);
+        self.data = Data::Own { bytes: Box::default(), key_bytes: 0, flags: GONE };
     }
 
     /// Whether nothing of it is left.
     pub(super) fn is_vacant(&self) -> bool {
-        self.is_gone() && self.key_bytes == 0
+        self.is_gone() && self.key().is_empty()
     }
 
     /// Whether it was reaped.
     pub(super) fn is_gone(&self) -> bool {
-        self.flags & GONE != 0
+        self.flags() & GONE != 0
     }
 
     /// When it expires, in milliseconds since 1970.
     pub(super) fn deadline_ms(&self) -> Option<u64> {
-        if self.flags & EXPIRES == 0 {
+        if self.flags() & EXPIRES == 0 {
             return None;
         }
-        let (_, deadline) = self.data.split_last_chunk()?;
+        let before = match &self.data {
+            Data::Own { bytes, .. } => &bytes[..],
+            Data::Packed { rows, key_at, .. } => &rows.heads()[..*key_at as usize],
+        };
+        let (_, deadline) = before.split_last_chunk()?;
         Some(u64::from_le_bytes(*deadline))
     }
 
     /// Bytes of key, value and deadline.
     pub(super) fn bytes(&self) -> usize {
-        self.data.len()
+        match &self.data {
+            Data::Own { bytes, .. } => bytes.len(),
+            Data::Packed { value_bytes, key_bytes, flags, .. } => {
+                usize::from(*key_bytes) + *value_bytes as usize + deadline_bytes(*flags)
+            }
+        }
     }
+}
+
+fn length_of_key(bytes: usize) -> u16 {
+    u16::try_from(bytes).expect("keys are at most 4 KiB")
+}
+
+fn flags(live: bool, expires: bool) -> u8 {
+    match (live, expires) {
+        (false, _) => 0,
+        (true, false) => LIVE,
+        (true, true) => LIVE | EXPIRES,
+    }
+}
+
+fn deadline_bytes(flags: u8) -> usize {
+    if flags & EXPIRES == 0 { 0 } else { DEADLINE_BYTES }
 }
 
 /// A live key as a reader sees it.

@@ -24,6 +24,7 @@ mod memory;
 mod observer;
 mod open;
 mod operation;
+mod packed;
 mod parking;
 mod ranges;
 mod reaping;

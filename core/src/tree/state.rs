@@ -137,6 +137,25 @@ impl State {
         true
     }
 
+    /// Gives memory of their own to some of the entries that came packed, from a place on. Answers where to go on.
+    pub(super) fn unpack_some(&mut self, from: usize, most: usize) -> Option<usize> {
+        let mut bytes = 0;
+        let (mut at, end) = (from, self.entries.len());
+        while at < end && bytes < most {
+            let entry = &mut self.entries[at];
+            entry.unpack();
+            bytes += entry.bytes();
+            at += 1;
+        }
+        (at < end).then_some(at)
+    }
+
+    /// How many entries are packed.
+    #[cfg(test)]
+    pub(super) fn packed(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.is_packed()).count()
+    }
+
     /// Makes what was taken over in key order known by its keys.
     pub(super) fn index_sorted(&mut self, table: KeyTable) {
         self.table = table;

@@ -56,6 +56,11 @@ impl<'a> Fields<'a> {
         if count > self.rest.len() / least { Err(FormatError::Short(self.what)) } else { Ok(count) }
     }
 
+    /// What is left.
+    pub(in crate::tree) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(in crate::tree) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

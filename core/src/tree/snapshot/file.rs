@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::chunk::Chunk;
+use bytes::Bytes;
+
+use super::chunk::{Chunk, SealedChunk};
 use super::footer::{SnapshotFooter, TAIL_BYTES};
 use super::header::{PREFIX_BYTES, SnapshotHeader};
 use super::name::SnapshotName;
@@ -28,13 +30,6 @@ impl SnapshotFault {
     pub(in crate::tree) fn is_newer(&self) -> bool {
         matches!(self, Self::Format(FormatError::Version { .. }))
     }
-}
-
-/// Memory to read and unpack chunks in.
-#[derive(Debug, Default)]
-pub(super) struct ReadingRoom {
-    bytes: Vec<u8>,
-    chunk: Chunk,
 }
 
 /// A snapshot that is there to be read.
@@ -92,38 +87,39 @@ impl SnapshotFile {
         self.footer.chunks.len()
     }
 
-    /// Reads a run of chunks with one call, checks each, and shows it.
+    /// Reads a run of chunks with one call, checks and unpacks each, and shows it.
     pub(in crate::tree) fn read(
         &self,
         run: Range<usize>,
-        visit: impl FnMut(&Chunk) -> Result<(), SnapshotFault>,
+        mut visit: impl FnMut(&Chunk) -> Result<(), SnapshotFault>,
     ) -> Result<(), SnapshotFault> {
-        self.read_in(&mut ReadingRoom::default(), run, visit)
+        let mut chunk = Chunk::default();
+        self.read_sealed(run, |sealed, _| {
+            sealed.unpack(&mut chunk)?;
+            visit(&chunk)
+        })
     }
 
-    /// The same, in memory that serves one run after the other.
-    pub(super) fn read_in(
+    /// Reads a run of chunks with one call, checks each, and shows it with its bytes.
+    pub(super) fn read_sealed(
         &self,
-        room: &mut ReadingRoom,
         run: Range<usize>,
-        mut visit: impl FnMut(&Chunk) -> Result<(), SnapshotFault>,
+        mut visit: impl FnMut(&SealedChunk<'_>, &Bytes) -> Result<(), SnapshotFault>,
     ) -> Result<(), SnapshotFault> {
         let places = self.footer.chunks.get(run.clone()).unwrap_or_default();
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(()) };
         let length = usize::try_from(last.at + u64::from(last.length) - first.at).unwrap_or(usize::MAX);
-        let ReadingRoom { bytes, chunk } = room;
-        read_into(bytes, self.file.as_ref(), first.at, length, self.bytes)?;
-        let mut rest = &bytes[..];
+        let mut rest = Bytes::from(read(self.file.as_ref(), first.at, length, self.bytes)?);
         for (index, place) in run.zip(places) {
-            let (head, tail) = rest
-                .split_at_checked(place.length as usize)
-                .ok_or(FormatError::Short("a chunk of a snapshot"))?;
-            rest = tail;
-            chunk.parse(head, self.header.incarnation, index)?;
-            if head.last_chunk() != Some(&place.crc.to_le_bytes()) || chunk.count() != place.entries {
+            if rest.len() < place.length as usize {
+                return Err(FormatError::Short("a chunk of a snapshot").into());
+            }
+            let bytes = rest.split_to(place.length as usize);
+            let sealed = SealedChunk::open(&bytes, self.header.incarnation, index)?;
+            if bytes.last_chunk() != Some(&place.crc.to_le_bytes()) || sealed.count() != place.entries {
                 return Err(FormatError::Field("a chunk is not the one that the footer names").into());
             }
-            visit(chunk)?;
+            visit(&sealed, &bytes)?;
         }
         Ok(())
     }
@@ -137,25 +133,12 @@ impl SnapshotFile {
 
 /// Reads exactly so many bytes; never asks for memory beyond the length of the file.
 fn read(file: &dyn DiskFile, at: u64, length: usize, file_bytes: u64) -> Result<Vec<u8>, SnapshotFault> {
-    let mut bytes = Vec::new();
-    read_into(&mut bytes, file, at, length, file_bytes)?;
-    Ok(bytes)
-}
-
-fn read_into(
-    bytes: &mut Vec<u8>,
-    file: &dyn DiskFile,
-    at: u64,
-    length: usize,
-    file_bytes: u64,
-) -> Result<(), SnapshotFault> {
     if at.saturating_add(length as u64) > file_bytes {
         return Err(FormatError::Short("a snapshot").into());
     }
-    // What is read over need not be zero.
-    bytes.resize(length, 0);
-    if file.read_at(bytes, at)? < length {
+    let mut bytes = vec![0; length];
+    if file.read_at(&mut bytes, at)? < length {
         return Err(FormatError::Short("a snapshot").into());
     }
-    Ok(())
+    Ok(bytes)
 }

@@ -12,7 +12,7 @@ use crate::tree::target::Progress;
 
 const WHAT: &str = "the header of a snapshot";
 const MAGIC: &[u8; 4] = b"TWP1";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Before anything was reaped.
 const FIRST_VERSION: u16 = 1;
 /// Magic, version, zero, length of the whole header: what is read first.

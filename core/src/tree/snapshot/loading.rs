@@ -1,5 +1,5 @@
-//! Reads a snapshot back into a state: chunks are unpacked several at once and put in line, then the table of keys is
-//! filled, in several parts at once.
+//! Reads a snapshot back into a state: chunks are read and checked several at once and put in line, then the table of
+//! keys is filled, in several parts at once. Values stay packed: the tree unpacks them once it is open.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::file::{ReadingRoom, SnapshotFault, SnapshotFile};
+use super::chunk::{Chunk, ChunkRow};
+use super::file::{SnapshotFault, SnapshotFile};
 use crate::error::Error;
 use crate::id::OriginTag;
 use crate::record::{FormatError, Interest};
@@ -48,7 +49,7 @@ pub(in crate::tree) async fn load(
     state.reserve(room);
     let runs =
         (0..file.chunks()).step_by(RUN_CHUNKS).map(|first| first..file.chunks().min(first + RUN_CHUNKS));
-    // What a run was unpacked in serves a later one: fresh memory costs more than what is done with it.
+    // The lists of a run serve a later one: fresh memory costs more than what is done with it.
     let spare = Arc::new(Mutex::new(Vec::new()));
     let mut unpacked = futures::stream::iter(runs)
         .map(|run| {
@@ -67,7 +68,7 @@ pub(in crate::tree) async fn load(
             Err(fault) => return Ok(Err(fault)),
         };
         if !state.append_sorted(&mut rows.entries) {
-            return Ok(Err(out_of_order()));
+            return Ok(Err(out_of_order().into()));
         }
         tags.append(&mut rows.tags);
         spare.lock().push(rows);
@@ -105,7 +106,7 @@ async fn table(tags: Vec<KeyTag>, tasks: &Tasks) -> Result<KeyTable, Error> {
 struct Unpacked {
     entries: Vec<Entry>,
     tags: Vec<KeyTag>,
-    room: ReadingRoom,
+    chunk: Chunk,
 }
 
 impl Unpacked {
@@ -116,28 +117,41 @@ impl Unpacked {
         run: Range<usize>,
         interest: &Interest,
     ) -> Result<(), SnapshotFault> {
-        let Self { entries, tags, room } = self;
+        let Self { entries, tags, chunk } = self;
         // An entry takes more than a byte, even packed, so this is bounded by the file.
         let count = file.entries(run.clone()).min(usize::try_from(file.bytes).unwrap_or(usize::MAX));
         entries.reserve(count);
         tags.reserve(count);
-        file.read_in(room, run, |chunk| {
+        let mut take = |key: &[u8], entry: &dyn Fn() -> Entry| {
+            if entries.last().is_some_and(|last| last.key() >= key) {
+                return Err(out_of_order());
+            }
+            if interest.contains(key) {
+                tags.push(KeyTag::of(key));
+                entries.push(entry());
+            }
+            Ok(())
+        };
+        file.read_sealed(run, |sealed, bytes| {
+            if let Some(rows) = sealed.rows(bytes)? {
+                let packed = &rows.rows;
+                rows.visit(|ChunkRow { key, place, version, lsn }| {
+                    take(key, &|| Entry::packed(packed.clone(), place, version, lsn))
+                })?;
+                return Ok(());
+            }
+            sealed.unpack(chunk)?;
             for entry in chunk.entries() {
                 let view = entry?;
-                if entries.last().is_some_and(|last| last.key() >= view.key) {
-                    return Err(out_of_order());
-                }
-                if !interest.contains(view.key) {
-                    continue;
-                }
-                tags.push(KeyTag::of(view.key));
-                entries.push(Entry::new(view.key, view.value, view.deadline_ms, view.version, view.lsn));
+                take(view.key, &|| {
+                    Entry::new(view.key, view.value, view.deadline_ms, view.version, view.lsn)
+                })?;
             }
             Ok(())
         })
     }
 }
 
-fn out_of_order() -> SnapshotFault {
-    FormatError::Field("the entries of a snapshot are not in key order").into()
+fn out_of_order() -> FormatError {
+    FormatError::Field("the entries of a snapshot are not in key order")
 }

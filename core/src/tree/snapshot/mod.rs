@@ -24,6 +24,8 @@ mod writer;
 #[cfg(test)]
 mod format_tests;
 #[cfg(test)]
+mod packed_tests;
+#[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod tests;
