@@ -175,10 +175,8 @@ impl<'a> SealedChunk<'a> {
         chunk.count = self.count;
         chunk.apart = self.values.is_some();
         self.heads.unpack(&mut chunk.heads)?;
-        match &self.values {
-            Some(values) => values.unpack(&mut chunk.values),
-            None => Ok(chunk.values.clear()),
-        }
+        chunk.values.clear();
+        self.values.map_or(Ok(()), |values| values.unpack(&mut chunk.values))
     }
 
     /// Unpacks all but the values, and shows each row. None if the values do not lie apart, as in older snapshots. `whole`
