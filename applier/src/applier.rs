@@ -20,14 +20,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::batch::Batch;
 use crate::budget::{Budget, Permit};
 use crate::canaries::Canaries;
 use crate::demand::Demands;
 use crate::faults::{Attempts, TRIES};
-use crate::gate::{Batch, Gate, page_cost};
+use crate::gate::{Gate, page_cost};
 use crate::judging::{park_and_apply, tell_given_up, tell_taken};
 use crate::late::{LeftOut, take_late};
-use crate::metrics::{ApplierMetrics, OriginMetrics, show_dead_letters, took};
+use crate::metrics::{ApplierMetrics, OriginMetrics, applied, show_dead_letters, took};
 use crate::pause::Stall;
 use crate::port::Port;
 use crate::seeding::{Import, Shown};
@@ -419,11 +420,7 @@ impl Runner {
         }
         let wall = self.shared.target.wall_millis();
         let origins = self.shared.origins.lock();
-        for (origin, records) in batch.records() {
-            if let Some((_, metrics)) = origins.get(&origin) {
-                metrics.applied.inc_by(records);
-            }
-        }
+        applied(&origins, &batch.counts());
         took(&origins, wall, batch.written());
     }
 

@@ -17,12 +17,12 @@ use std::time::Duration;
 use tidewire_core::causal::{OriginMarks, VersionVector};
 use tidewire_core::id::{Dot, Hlc, Incarnation, Offset, OriginTag, PartitionId};
 use tidewire_core::letters::Letter;
-use tidewire_core::limits::MAX_GROUP_FRAMES;
 use tidewire_core::record::Block;
 use tidewire_core::transport::pages::{Page, PageGroup};
 use tidewire_core::tree::{Consistency, Progress, ReadyGroup};
 use tokio::time::Instant;
 
+use crate::batch::{Batch, Held};
 use crate::budget::Permit;
 use crate::faults;
 use crate::refusal::{Refusal, RefusalKind};
@@ -37,22 +37,6 @@ pub(crate) fn page_cost(page: &Page) -> u64 {
 
 fn cost<'a>(blocks: impl Iterator<Item = &'a Block>) -> u64 {
     blocks.map(|block| block.bytes().len() as u64 + BLOCK_OVERHEAD).sum()
-}
-
-/// A group on its way through the gate.
-#[derive(Debug)]
-struct Held {
-    group: ReadyGroup,
-    /// What must be applied before it, besides its predecessors.
-    deps: VersionVector,
-    bytes: u64,
-    since: Instant,
-    /// It does not wait for what it depends on any more.
-    given_up: bool,
-    /// What of it is parked before it is applied.
-    letters: Vec<Letter>,
-    /// Gives the room back when the group is durable or dropped.
-    _permit: Permit,
 }
 
 #[derive(Debug)]
@@ -70,65 +54,6 @@ struct Queue {
     bytes: u64,
     /// Since when its groups have waited for what they depend on, but for those that were let go without.
     stalled: Option<Instant>,
-}
-
-/// What can be applied now, in order; owned by whoever applies it until it is done or given back.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    /// Frontiers to raise, before the groups.
-    pub(crate) advances: Vec<(OriginTag, Hlc)>,
-    groups: Vec<Held>,
-    bytes: u64,
-    blocks: usize,
-}
-
-impl Batch {
-    /// The groups, for the tree.
-    pub(crate) fn ready(&self) -> Vec<ReadyGroup> {
-        self.groups.iter().map(|held| held.group.clone()).collect()
-    }
-    /// What is to be parked before the groups are applied.
-    pub(crate) fn letters(&self) -> Vec<Letter> {
-        self.groups.iter().flat_map(|held| &held.letters).cloned().collect()
-    }
-
-    /// Has one record parked that the tree refused. Says whether it is in one of the groups.
-    pub(crate) fn blame(&mut self, dot: Dot, reason: &str) -> bool {
-        for held in &mut self.groups {
-            let mut blocks = held.group.blocks.iter().filter(|_| held.group.incarnation == dot.incarnation);
-            if let Some(letter) = blocks.find_map(|(block, _)| faults::of_dot(block, dot, reason)) {
-                held.letters.push(letter);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// How many records count, by origin.
-    pub(crate) fn records(&self) -> BTreeMap<OriginTag, u64> {
-        let mut records = BTreeMap::new();
-        for held in &self.groups {
-            *records.entry(held.group.origin).or_default() += held.records();
-        }
-        records
-    }
-
-    /// When the first record of each group was written, by its origin.
-    pub(crate) fn written(&self) -> impl Iterator<Item = (OriginTag, Hlc)> + '_ {
-        let first =
-            |held: &Held| held.group.blocks.first().map(|(block, _)| (held.group.origin, block.first_hlc()));
-        self.groups.iter().filter_map(first)
-    }
-
-    /// Whether a group fits in. The first one always does, so that none is too large to ever go.
-    fn fits(&self, held: &Held, limit: u64) -> bool {
-        let bytes = self.bytes + held.bytes <= limit;
-        let blocks = self.blocks + held.group.blocks.len() <= MAX_GROUP_FRAMES;
-        self.groups.is_empty() || bytes && blocks
-    }
-    fn holds(&self, origin: OriginTag) -> bool {
-        self.groups.iter().any(|held| held.group.origin == origin)
-    }
 }
 
 /// What the first group of an origin waits for.
@@ -410,26 +335,6 @@ impl Item {
             Self::Group(held) => held.bytes,
             Self::Closed(_) => 0,
         }
-    }
-}
-
-impl Held {
-    fn new(group: ReadyGroup, causal: bool, permit: Permit, since: Instant) -> Self {
-        let mut deps = VersionVector::default();
-        if causal {
-            for (block, _) in &group.blocks {
-                deps.join(&block.deps());
-            }
-            // Its own origin is complete before it by the order of the queue.
-            deps = deps.iter().filter(|(origin, _)| *origin != group.origin).collect();
-        }
-        let bytes = group.blocks.iter().map(|(block, _)| block.bytes().len() as u64).sum();
-        Self { group, deps, bytes, since, given_up: false, letters: Vec::new(), _permit: permit }
-    }
-
-    /// How many of its records count.
-    fn records(&self) -> u64 {
-        self.group.blocks.iter().map(|(block, skip)| u64::from(block.count()) - u64::from(*skip)).sum()
     }
 }
 

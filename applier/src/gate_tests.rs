@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::FutureExt;
 use proptest::prelude::*;
 use tidewire_core::id::{ClusterId, Dot, PageId, TreeName};
+use tidewire_core::limits::MAX_GROUP_FRAMES;
 use tidewire_core::tree::{ApplyTarget, MemTarget, MergeMode, TreeIdentity};
 
 use super::*;
@@ -106,7 +107,7 @@ impl World {
         if groups.is_empty() {
             return moved;
         }
-        let records: u64 = batch.records().values().sum();
+        let records: u64 = batch.counts().values().map(|counts| counts.records).sum();
         match self.target.apply(groups).now_or_never().unwrap() {
             Ok(applied) => assert_eq!(applied.records, records),
             Err(_) => self.gate.give_back(batch),

@@ -9,7 +9,7 @@ use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag, TreeName};
 use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
 use tidewire_core::record::Interest;
 use tidewire_core::transport::ZSTD;
-use tidewire_core::transport::wire::{Hello, RELAY};
+use tidewire_core::transport::wire::{Hello, PARTIAL, RELAY};
 use tidewire_core::tree::TreeIdentity;
 
 use crate::refusal::{Refusal, RefusalKind};
@@ -32,6 +32,18 @@ pub(crate) struct Caller {
     pub(crate) packs: bool,
     /// Which keys it holds.
     pub(crate) interest: Interest,
+    /// It waits for a seed itself, and gives none of all of them.
+    pub(crate) partial: bool,
+}
+
+impl Caller {
+    /// Why it cannot seed a tree here, if that is so.
+    pub(crate) fn unfit(&self, identity: &TreeIdentity) -> Option<String> {
+        if !self.interest.includes(&identity.interest) {
+            return Some(format!("{} holds only {}", self.peer, self.interest));
+        }
+        self.partial.then(|| format!("{} waits for a snapshot itself", self.peer))
+    }
 }
 
 /// What this cluster knows of the caller and the tree.
@@ -83,6 +95,7 @@ pub(crate) fn identify(hello: &Hello) -> Result<Caller, Refusal> {
     });
     Ok(Caller {
         forwarded: forwarded.collect::<Result<_, Refusal>>()?,
+        partial: hello.capabilities.iter().any(|capability| capability == PARTIAL),
         relays: hello.capabilities.iter().any(|capability| capability == RELAY),
         peer: ClusterId::new(&hello.cluster).map_err(|error| malformed(&error))?,
         tree: TreeName::new(&hello.tree).map_err(|error| malformed(&error))?,

@@ -40,6 +40,7 @@
 //! ```
 
 mod applier;
+mod batch;
 mod boots;
 mod budget;
 mod canaries;

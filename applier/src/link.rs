@@ -287,7 +287,10 @@ impl Running {
         match event {
             Event::Nothing | Event::SeedBytes(_) | Event::SeedEnd => Ok(Pending::default()),
             Event::SeedBegin(origins) => Ok(Pending { seed: Some(origins), ..Pending::default() }),
-            Event::Goodbye(reason) => Err(End::There(reason)),
+            Event::Goodbye(reason) => {
+                self.slot.parts(&reason);
+                Err(End::There(reason))
+            }
             Event::Page(page, beyond) => {
                 self.slot.reaches(page.origin, &page.through, true);
                 self.slot.came(page.bytes());

@@ -11,6 +11,7 @@ use tidewire_core::id::{ClusterId, Hlc, OriginTag, TreeName};
 use tidewire_core::metrics::{Labels, Metrics};
 use tidewire_core::tree::{Imported, TreeIdentity};
 
+use crate::batch::Counts;
 use crate::gate::Waiting;
 use crate::status::ReceiveStatus;
 
@@ -18,6 +19,7 @@ use crate::status::ReceiveStatus;
 #[derive(Clone, Debug)]
 pub struct ApplierMetrics {
     applied: Family<Labels, Counter>,
+    left_out: Family<Labels, Counter>,
     own_origin: Family<Labels, Counter>,
     duplicates: Family<Labels, Counter>,
     gaps: Family<Labels, Counter>,
@@ -70,6 +72,8 @@ impl PeerMetrics {
 pub(crate) struct OriginMetrics {
     /// Records written back, each dot once.
     pub(crate) applied: Counter,
+    /// Records that peers left out because their keys are not held here.
+    left_out: Counter,
     /// Pages of this cluster's own records that were refused.
     pub(crate) own_origin: Counter,
     /// Records that came again.
@@ -101,12 +105,26 @@ pub(crate) fn took(
     }
 }
 
+/// Groups with so many records were applied.
+pub(crate) fn applied(origins: &Origins, counts: &BTreeMap<OriginTag, Counts>) {
+    for (origin, Counts { records, left_out }) in counts {
+        if let Some((_, metrics)) = origins.get(origin) {
+            metrics.applied.inc_by(*records);
+            metrics.left_out.inc_by(*left_out);
+        }
+    }
+}
+
 impl ApplierMetrics {
     /// Registers the families. Once per registry.
     pub fn new(metrics: &Metrics) -> Self {
         Self {
             applied: metrics
                 .counters("tidewire_applied_records", "Records of other clusters written back, each once"),
+            left_out: metrics.counters(
+                "tidewire_interest_covered_records",
+                "Records of other clusters that came without their bytes because their keys are not held here",
+            ),
             own_origin: metrics.counters(
                 "tidewire_own_origin_refused",
                 "Pages refused because they brought this cluster's own records",
@@ -179,6 +197,7 @@ impl ApplierMetrics {
         drop(self.frontier.get_or_create(&labels));
         OriginMetrics {
             applied: self.applied.get_or_create(&labels).clone(),
+            left_out: self.left_out.get_or_create(&labels).clone(),
             own_origin: self.own_origin.get_or_create(&labels).clone(),
             duplicates: self.duplicates.get_or_create(&labels).clone(),
             gaps: self.gaps.get_or_create(&labels).clone(),

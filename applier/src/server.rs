@@ -195,6 +195,15 @@ impl Server {
         slots.filter_map(|((tree, slot), paused)| Some(slot.status(state.trees.get(tree)?, paused))).collect()
     }
 
+    /// Which peers cannot seed a tree, and why, as far as they have said what they hold; and how many others may ship it.
+    pub fn unfit_givers(&self, tree: &TreeName) -> (Vec<String>, usize) {
+        let state = self.inner.state.lock();
+        let slots: Vec<_> = state.peers.values().filter_map(|peer| peer.slots.get(tree)).collect();
+        let unfit: Vec<String> = slots.iter().filter_map(|slot| slot.unfit()).collect();
+        let others = slots.len() - unfit.len();
+        (unfit, others)
+    }
+
     /// Says goodbye on every link, waits until all have ended, and frees the address.
     pub async fn stop(&self) {
         self.inner.stop.cancel();
@@ -236,6 +245,15 @@ impl Inner {
         if let Some(refusal) = slot.shut() {
             return Err(refusal);
         }
+        let unfit = caller.unfit(applier.identity());
+        let cannot = unfit.is_some();
+        if slot.is_unfit(unfit) && cannot && wishes_from(&applier, &caller.peer) {
+            // Whoever else has a link was not asked.
+            let others = peers.iter().filter(|(name, _)| **name != caller.peer);
+            for other in others.filter_map(|(_, peer)| peer.slots.get(&caller.tree)) {
+                other.end(Ending::Goodbye("the tree asks for a snapshot"));
+            }
+        }
         *sessions += 1;
         let port = Arc::new(Port::new(SessionNumber::new(*sessions), caller.peer.clone()));
         Ok(Admission { caller, applier, slot, port })
@@ -253,8 +271,13 @@ impl Inner {
             return None;
         }
         let wish = applier.target().seed_wish();
-        let now = wish.is_some_and(|wish| wish.from.is_none_or(|from| from == caller.peer));
         let state = self.state.lock();
+        // Whom the order names may be of no use: then whoever else comes is.
+        let cannot = |from: &ClusterId| {
+            let slot = state.peers.get(from).and_then(|peer| peer.slots.get(&caller.tree));
+            slot.is_some_and(|slot| slot.unfit().is_some())
+        };
+        let now = wish.is_some_and(|wish| wish.from.is_none_or(|from| from == caller.peer || cannot(&from)));
         let linked = |name: &ClusterId| {
             let slot = state.peers.get(name).and_then(|peer| peer.slots.get(&caller.tree));
             slot.is_some_and(|slot| slot.is_live())
@@ -285,6 +308,11 @@ impl Inner {
         self.config.news.tell();
         Ok(())
     }
+}
+
+/// Whether a tree waits for a seed of this peer alone.
+fn wishes_from(applier: &Applier, peer: &ClusterId) -> bool {
+    applier.target().seed_wish().is_some_and(|wish| wish.from.as_ref() == Some(peer))
 }
 
 async fn accept(mut listener: Box<dyn Listener>, server: Arc<Inner>, tasks: &Tasks) {

@@ -25,6 +25,10 @@ struct State {
     refused: Option<Refusal>,
     /// Which origins that it forwards the last session leaves out, and why.
     left_out: Option<String>,
+    /// Why the peer cannot seed the tree, by its last hello; None: it can, or was not heard yet.
+    unfit: Option<String>,
+    /// Why the peer ended the last session, by its own words.
+    parted: Option<String>,
     wire: Tripwire,
     /// Where the records that the peer has for this cluster are known to end.
     tails: BTreeMap<(OriginTag, PartitionId), Offset>,
@@ -57,6 +61,8 @@ impl Slot {
             live: None,
             refused: None,
             left_out: None,
+            unfit: None,
+            parted: None,
             wire: Tripwire::default(),
             tails: BTreeMap::new(),
             last_page: None,
@@ -87,6 +93,7 @@ impl Slot {
         }
         let now = Instant::now();
         state.heard = now;
+        state.parted = None;
         state.wire.entered(now);
         if let Some(before) = state.live.replace(port.clone()) {
             before.end(Ending::Goodbye("replaced by a newer link"));
@@ -100,6 +107,24 @@ impl Slot {
         if state.live.take_if(|live| Arc::ptr_eq(live, port)).is_some() {
             state.pause = None;
         }
+    }
+
+    /// The peer cannot seed the tree for this reason, or it can. Says whether that is news.
+    pub(crate) fn is_unfit(&self, why: Option<String>) -> bool {
+        let mut state = self.state.lock();
+        let news = state.unfit != why;
+        state.unfit = why;
+        news
+    }
+
+    /// Why the peer cannot seed the tree, as far as is known.
+    pub(crate) fn unfit(&self) -> Option<String> {
+        self.state.lock().unfit.clone()
+    }
+
+    /// The peer ends the session, and says why.
+    pub(crate) fn parts(&self, reason: &str) {
+        self.state.lock().parted = Some(reason.to_owned());
     }
 
     /// Whether there is a session.
@@ -241,7 +266,11 @@ impl Slot {
                 (ReceiveState::Waiting, Some(reason))
             }
             (Some(refusal), ..) => (ReceiveState::Refused, Some(refusal.to_string())),
-            (_, None, ..) => (ReceiveState::Connecting, Some(format!("{} has no link to here", self.peer))),
+            (_, None, ..) => {
+                let parted = state.parted.as_ref().map(|said| format!("; it last said: {said}"));
+                let said = format!("{} has no link to here{}", self.peer, parted.unwrap_or_default());
+                (ReceiveState::Connecting, Some(said))
+            }
             (_, _, Some(Pause { kind, detail }), _) => (
                 ReceiveState::Waiting,
                 Some(format!("{} is asked to pause ({}): {detail}", self.peer, kind.name())),

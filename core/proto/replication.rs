@@ -84,7 +84,8 @@ pub struct Hello {
     #[prost(string, repeated, tag = "9")]
     pub known_clusters: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Optional parts of the protocol that the caller can use. An unknown one is ignored. There is "zstd": parts of pages
-    /// may be packed; and "relay": the caller sends on what other clusters wrote when an Ack asks for it.
+    /// may be packed; "relay": the caller sends on what other clusters wrote when an Ack asks for it; and "partial": the
+    /// caller waits for a snapshot itself, and gives none of all that it holds.
     #[prost(string, repeated, tag = "10")]
     pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// The other origins whose records the caller would send on over this link; never the applier itself. None: the link

@@ -64,6 +64,25 @@ pub enum ShipError {
         /// Of which everything is here.
         here: Option<Interest>,
     },
+    /// The same peer needs a seed: the log no longer holds what it needs, and what would be missing in the seed would pass for
+    /// deleted.
+    #[error(
+        "{peer} holds {wanted} and needs records that the log here no longer holds, it begins at {lowest}; a snapshot of this \
+         cluster would not do, for whole here {}. Have a cluster that holds all of it seed the peer, by an order there: tidewire \
+         peers reseed OTHER. If there is none, let this cluster hold those keys (interest of the tree), or {peer} fewer. Until \
+         then nothing that is written here reaches {peer}",
+        here.as_ref().map_or_else(|| "is nothing yet".to_owned(), |here| format!("is only {here}"))
+    )]
+    Unseeded {
+        /// Who needs a seed.
+        peer: ClusterId,
+        /// Which keys it holds.
+        wanted: Interest,
+        /// Of which everything is here.
+        here: Option<Interest>,
+        /// The lowest position that is retained.
+        lowest: Lsn,
+    },
     /// The log no longer holds what the peer needs next.
     #[error(
         "{peer} needs records that the log here no longer holds, it begins at {lowest}: the peer must be seeded from a \
@@ -164,6 +183,7 @@ impl ShipError {
             Self::LogWentBack { .. }
             | Self::IncarnationChanged { .. }
             | Self::Interest { .. }
+            | Self::Unseeded { .. }
             | Self::WrongPeer { .. } => ShipperState::Refused,
             Self::Refused { kind, .. } if kind == "paused" => ShipperState::Paused,
             Self::Refused { kind, .. } if !PASSING.contains(&kind.as_str()) => ShipperState::Refused,
@@ -177,6 +197,7 @@ impl ShipError {
             Self::LogWentBack { .. }
             | Self::IncarnationChanged { .. }
             | Self::Interest { .. }
+            | Self::Unseeded { .. }
             | Self::FellOff { .. }
             | Self::WrongPeer { .. }
             | Self::Refused { retry: false, .. } => SinkErrorKind::Config,

@@ -45,7 +45,8 @@ pub(crate) struct Welcomed {
 }
 
 /// The first frame: who calls, and about what. `forwarded` are the other origins that would be sent on; `packs`: pages
-/// may be packed; `relays`: others are sent on, too, if the peer asks for them.
+/// may be packed; `relays`: others are sent on, too, if the peer asks for them; `partial`: no seed of all that is held here can be
+/// given now.
 pub(crate) fn hello(
     identity: &TreeIdentity,
     boot: BootId,
@@ -53,9 +54,10 @@ pub(crate) fn hello(
     forwarded: &[(ClusterId, Incarnation)],
     packs: bool,
     relays: bool,
+    partial: bool,
 ) -> Frame {
     let names = known.iter().chain([&identity.cluster]).chain(forwarded.iter().map(|(name, _)| name));
-    let offers = [(packs, ZSTD), (relays, wire::RELAY)];
+    let offers = [(packs, ZSTD), (relays, wire::RELAY), (partial, wire::PARTIAL)];
     let mut known: Vec<String> = names.map(ToString::to_string).collect();
     known.sort_unstable();
     known.dedup();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tidewire_core::causal::OriginMarks;
 use tidewire_core::feed::Cursor;
-use tidewire_core::id::{Incarnation, Offset, OriginTag, PartitionId};
-use tidewire_core::record::{Block, Interest, Kept};
+use tidewire_core::id::{Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId};
+use tidewire_core::record::{Block, Group, Interest, Kept};
 use tidewire_core::transport::pages::PageGroup;
 
 use crate::ledger::Covered;
@@ -14,6 +14,26 @@ use crate::sieve::Sieve;
 
 /// Where coverage by a stream of pages ends, by partition.
 pub(crate) type Stands = BTreeMap<PartitionId, Offset>;
+
+/// What a peer wants of each block of a group that it lacks. Records are looked at once for it.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    of: Lsn,
+    /// None: everything.
+    kept: Option<Vec<Kept>>,
+}
+
+impl Wanted {
+    /// Whether it is about that group.
+    pub(crate) fn is_of(&self, group: &Group) -> bool {
+        self.of == group.first_lsn()
+    }
+
+    /// What is wanted of a block, by its place in the group.
+    pub(crate) fn of(&self, place: usize) -> Kept {
+        self.kept.as_ref().map_or(Kept::Whole, |kept| kept[place])
+    }
+}
 
 #[derive(Debug)]
 struct Carried {
@@ -43,15 +63,30 @@ impl Lines {
         self.lines.get(&origin).map(|carried| carried.line.incarnation)
     }
 
-    /// What leaves of a group that lies behind `before` in the log, in order, if anything does.
-    pub(crate) fn take(&mut self, origin: OriginTag, group: PageGroup, before: Cursor) -> Vec<PageGroup> {
-        let line = self.lines.get_mut(&origin);
-        line.map_or_else(Vec::new, |line| line.sieve.take(group, &self.interest, before))
+    /// Looks what the peer wants of a group, of those blocks that it lacks.
+    pub(crate) fn look(&self, group: &Group, lacks: impl Fn(&Block) -> bool) -> Wanted {
+        let keeps = |block: &Block| if lacks(block) { self.interest.keeps(block) } else { Kept::Nothing };
+        let kept = (!self.interest.is_all())
+            .then(|| group.blocks().iter().map(|framed| keeps(&framed.block)).collect());
+        Wanted { of: group.first_lsn(), kept }
     }
 
-    /// Whether the peer wants anything of a block.
-    pub(crate) fn want(&self, block: &Block) -> bool {
-        self.interest.keeps(block) != Kept::Nothing
+    /// What leaves of blocks of one origin that lie behind `before` in the log, each with what is wanted of it; in order, if
+    /// anything does.
+    pub(crate) fn take(
+        &mut self,
+        origin: OriginTag,
+        closed: Hlc,
+        blocks: Vec<(Block, Kept)>,
+        before: Cursor,
+    ) -> Vec<PageGroup> {
+        let line = self.lines.get_mut(&origin);
+        line.map_or_else(Vec::new, |line| line.sieve.take((closed, blocks), &self.interest, before))
+    }
+
+    /// How many records were left out for the interest of the peer since this was last asked.
+    pub(crate) fn count_left_out(&mut self) -> u64 {
+        self.lines.values_mut().map(|line| line.sieve.count()).sum()
     }
 
     /// A group that covers what was left out of one origin, if there is one.

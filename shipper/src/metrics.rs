@@ -15,6 +15,7 @@ pub struct ShipperMetrics {
     lag_bytes: Family<Labels, Gauge>,
     lag_seconds: Family<Labels, Gauge>,
     left_out: Family<Labels, Gauge>,
+    uninteresting: Family<Labels, Counter>,
     sent: Family<Labels, Counter>,
     paused: Family<Labels, Gauge>,
     limited: Family<Labels, Gauge>,
@@ -30,6 +31,8 @@ pub(crate) struct PeerMetrics {
     pub(crate) lag_seconds: Gauge,
     /// Origins that are to be forwarded and cannot be.
     pub(crate) left_out: Gauge,
+    /// Records of keys that the peer does not hold.
+    pub(crate) uninteresting: Counter,
     /// Bytes of pages as they left.
     pub(crate) sent: Counter,
     /// 1 while the peer asks for a pause.
@@ -59,6 +62,10 @@ impl ShipperMetrics {
             left_out: metrics.gauges(
                 "tidewire_origins_left_out",
                 "Origins that are to be forwarded to a peer and cannot be; status says why",
+            ),
+            uninteresting: metrics.counters(
+                "tidewire_interest_left_out_records",
+                "Records that were not sent to a peer because it does not hold their keys; it covers them all the same",
             ),
             sent: metrics.counters(
                 "tidewire_wire_bytes",
@@ -101,6 +108,7 @@ impl ShipperMetrics {
             lag_bytes: self.lag_bytes.get_or_create(&labels).clone(),
             lag_seconds: self.lag_seconds.get_or_create(&labels).clone(),
             left_out: self.left_out.get_or_create(&labels).clone(),
+            uninteresting: self.uninteresting.get_or_create(&labels).clone(),
         }
     }
 }

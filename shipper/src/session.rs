@@ -4,6 +4,7 @@
 //! The log is read once for all origins that the link carries, and goes out in its own order. A page covers what this
 //! log holds of its origin, or held and knows to be covered by the peer; never more.
 
+mod offering;
 mod patience;
 
 use std::collections::BTreeSet;
@@ -13,9 +14,8 @@ use tidewire_core::error::LinkError;
 use tidewire_core::feed::{Cursor, Resolved};
 use tidewire_core::id::{ClusterId, Hlc, Lsn, OriginTag, PageId, SessionNumber};
 use tidewire_core::limits::MAX_KNOWN_CLUSTERS;
-use tidewire_core::record::{Block, FramedBlock, Group};
 use tidewire_core::transport::marks::{decode_origin, decode_vector, encode_offsets};
-use tidewire_core::transport::pages::{PageGroup, split};
+use tidewire_core::transport::pages::split;
 use tidewire_core::transport::wire::{self, Frame, frame::Body};
 use tidewire_core::tree::{Standing, TreeIdentity};
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ use crate::error::ShipError;
 use crate::flow::Flow;
 use crate::handshake::{Welcomed, check_incarnation};
 use crate::ledger::{Ledger, Sent};
-use crate::lines::Lines;
+use crate::lines::{Lines, Wanted};
 use crate::promises::{Promise, Promises};
 use crate::route::Route;
 use crate::settings::Settings;
@@ -52,6 +52,8 @@ pub(crate) struct Session {
     flow: Flow,
     ledger: Ledger,
     lines: Lines,
+    /// What the peer wants of the group that is offered next.
+    wanted: Option<Wanted>,
     /// Whose blocks are passed over on purpose.
     omitted: BTreeSet<OriginTag>,
     forwards: bool,
@@ -93,6 +95,7 @@ impl Session {
             window: Window::new(&settings, welcomed.credit),
             flow: Flow::new(&settings, welcomed.unpacks, welcomed.credit, now),
             lines: Lines::new(&route.carried, welcomed.interest.clone()),
+            wanted: None,
             omitted: route.omitted,
             forwards: route.forwards,
             asked: route.asked,
@@ -111,87 +114,6 @@ impl Session {
             heard_at: now,
             moved_at: now,
             waits: false,
-        }
-    }
-
-    /// Whether a group can be offered now; if not, the open wave has to leave first, and is marked as full.
-    pub(crate) fn has_room(&mut self, group: &Group) -> bool {
-        let lacking = group.blocks().iter().filter(|framed| self.ledger.lacks(&framed.block));
-        let bytes: u64 = lacking.map(|framed| framed.block.bytes().len() as u64).sum();
-        let Some(wave) = &mut self.wave else { return true };
-        let fits = bytes == 0 || self.window.fits(wave.bytes(), bytes);
-        wave.full |= !fits;
-        fits
-    }
-
-    /// Takes a group over, for which there is room; the log goes on at `cursor_after`.
-    ///
-    /// # Errors
-    /// When it is of an origin of which the peer was not told. It is not taken over then, and the session is to end.
-    pub(crate) fn offer(
-        &mut self,
-        group: &Group,
-        cursor_after: Cursor,
-        now: Instant,
-    ) -> Result<(), ShipError> {
-        if self.forwards && self.asked.is_none() {
-            self.demand_known(group.blocks().iter().map(|framed| framed.block.origin()))?;
-        }
-        // Several groups of an origin may lie in one group here: each is whole by itself, or two origins would wait for
-        // each other.
-        let same = |a: &FramedBlock, b: &FramedBlock| {
-            a.block.origin() == b.block.origin() && a.frame.closed == b.frame.closed
-        };
-        // The local block in front may depend on what lies behind it in its own group; not the other way round.
-        let own = self.me.origin();
-        let foreign = group.blocks().partition_point(|framed| framed.block.origin() == own);
-        let (local, foreign) = group.blocks().split_at(foreign);
-        for part in foreign.chunk_by(same).chain(local.chunk_by(same)) {
-            let lacking = part.iter().map(|framed| &framed.block).filter(|block| self.ledger.lacks(block));
-            let blocks: Vec<Block> = lacking.cloned().collect();
-            let (origin, closed) = (part[0].block.origin(), part[0].frame.closed);
-            if blocks.is_empty() {
-                continue;
-            }
-            // What leaves may depend on what was left out, of whichever origin: nothing waits for what stands behind it.
-            if self.lines.owe() && blocks.iter().any(|block| self.lines.want(block)) {
-                self.cover(now);
-            }
-            for group in self.lines.take(origin, PageGroup { closed, blocks }, self.at) {
-                self.fill(origin, group, now);
-            }
-        }
-        self.at = cursor_after;
-        self.pass();
-        self.reach();
-        Ok(())
-    }
-
-    /// Adds a group to the open wave.
-    fn fill(&mut self, origin: OriginTag, group: PageGroup, now: Instant) {
-        if self.wave.is_none() && self.ledger.is_empty() {
-            self.moved_at = now;
-        }
-        let before = self.lines.settled(self.at);
-        if let Some(stands) = self.lines.stands(origin) {
-            self.wave.get_or_insert_with(Wave::new).add(origin, group, before, stands);
-        }
-    }
-
-    fn pass(&mut self) {
-        let settled = self.lines.settled(self.at);
-        match &mut self.wave {
-            Some(wave) => wave.pass(settled),
-            None => self.ledger.pass(settled),
-        }
-    }
-
-    /// Covers what was left out so far, so that whatever is promised next holds.
-    fn cover(&mut self, now: Instant) {
-        // One after the other: a page makes nothing durable that the next one has yet to cover.
-        while let Some((origin, group)) = self.lines.close() {
-            self.fill(origin, group, now);
-            self.pass();
         }
     }
 

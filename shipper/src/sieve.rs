@@ -24,38 +24,49 @@ pub(crate) struct Sieve {
     origin: OriginTag,
     incarnation: Incarnation,
     left_out: Option<LeftOut>,
+    /// Records that were left out since this was last asked.
+    records: u64,
 }
 
 impl Sieve {
     pub(crate) fn new(origin: OriginTag, incarnation: Incarnation) -> Self {
-        Self { origin, incarnation, left_out: None }
+        Self { origin, incarnation, left_out: None, records: 0 }
     }
 
-    /// Takes the blocks of a group that lies behind `before` in the log. Answers what leaves: nothing, or what covers the
-    /// groups before it, and what is left of this one. Two groups, never one: what was left out waits for nothing, and others
-    /// wait for it.
-    pub(crate) fn take(&mut self, group: PageGroup, interest: &Interest, before: Cursor) -> Vec<PageGroup> {
-        if interest.is_all() {
-            return vec![group];
-        }
-        let PageGroup { closed, blocks } = group;
+    /// Takes the blocks of a group that lies behind `before` in the log, each with what an interest keeps of it. Answers what
+    /// leaves: nothing, or what covers the groups before it, and what is left of this one. Two groups, never one: what was
+    /// left out waits for nothing, and others wait for it.
+    pub(crate) fn take(
+        &mut self,
+        (closed, blocks): (Hlc, Vec<(Block, Kept)>),
+        interest: &Interest,
+        before: Cursor,
+    ) -> Vec<PageGroup> {
         let (mut kept, mut passed) = (Vec::with_capacity(blocks.len()), Coverage::default());
         let cover = |passed: &mut Coverage, kept: &mut Vec<Block>| {
             let passed = std::mem::take(passed);
             kept.extend((!passed.is_empty()).then(|| passed.cover(self.origin, self.incarnation)));
         };
-        for block in blocks {
-            match interest.keeps(&block) {
-                Kept::Nothing => passed.add(&block),
+        let mut left_out = 0;
+        for (block, keeps) in blocks {
+            match keeps {
+                Kept::Nothing => {
+                    // The mark of a cover stands for no record.
+                    left_out += u64::from(block.count()) * u64::from(!block.is_cover());
+                    passed.add(&block);
+                }
                 Kept::Whole => {
                     cover(&mut passed, &mut kept);
                     kept.push(block);
                 }
                 Kept::Part => {
-                    kept.push(std::mem::take(&mut passed).filter(&block, interest, self.incarnation));
+                    let part = std::mem::take(&mut passed).filter(&block, interest, self.incarnation);
+                    left_out += u64::from(block.count() - part.count());
+                    kept.push(part);
                 }
             }
         }
+        self.records += left_out;
         if kept.is_empty() {
             let coverage = Coverage::default();
             let left_out = self.left_out.get_or_insert(LeftOut { coverage, closed, before });
@@ -65,6 +76,11 @@ impl Sieve {
         }
         cover(&mut passed, &mut kept);
         self.close().into_iter().chain([PageGroup { closed, blocks: kept }]).collect()
+    }
+
+    /// How many records were left out since this was last asked.
+    pub(crate) fn count(&mut self) -> u64 {
+        std::mem::take(&mut self.records)
     }
 
     /// A group that covers what was left out, if anything was.
@@ -111,6 +127,14 @@ mod tests {
         PageGroup { closed: Hlc::new(end * 10 - 5), blocks: vec![builder.seal(&deps, INCARNATION)] }
     }
 
+    fn take(sieve: &mut Sieve, group: PageGroup, interest: &Interest, before: Cursor) -> Vec<PageGroup> {
+        let kept = group.blocks.into_iter().map(|block| {
+            let keeps = interest.keeps(&block);
+            (block, keeps)
+        });
+        sieve.take((group.closed, kept.collect()), interest, before)
+    }
+
     fn range(block: &Block) -> (u64, u64) {
         let run = block.run(PartitionId::ZERO).unwrap();
         (run.first.get(), run.end().get())
@@ -121,13 +145,16 @@ mod tests {
         let interest = Interest::new(["k"]).unwrap();
         let mut sieve = Sieve::new(ORIGIN, INCARNATION);
         let whole = group(0, &["k1", "k2"]);
-        assert_eq!(sieve.take(whole.clone(), &interest, at(0)), [whole]);
-        assert!(sieve.take(group(2, &["x"]), &interest, at(2)).is_empty() && sieve.before() == Some(at(2)));
+        assert_eq!(take(&mut sieve, whole.clone(), &interest, at(0)), [whole]);
         assert!(
-            sieve.take(group(3, &["x", "y"]), &interest, at(3)).is_empty() && sieve.before() == Some(at(2))
+            take(&mut sieve, group(2, &["x"]), &interest, at(2)).is_empty() && sieve.before() == Some(at(2))
+        );
+        assert!(
+            take(&mut sieve, group(3, &["x", "y"]), &interest, at(3)).is_empty()
+                && sieve.before() == Some(at(2))
         );
         let mixed = group(5, &["x", "k3", "y"]);
-        let out = sieve.take(mixed.clone(), &interest, at(5));
+        let out = take(&mut sieve, mixed.clone(), &interest, at(5));
         assert!(sieve.before().is_none());
         let [cover, part] = &out[..] else { panic!("{} groups", out.len()) };
         // Apart: what is left out waits for nothing, and ends where its last group did.
@@ -138,7 +165,12 @@ mod tests {
         let offsets: Vec<_> = part.blocks[0].records().flatten().map(|record| record.offset).collect();
         assert_eq!(offsets, [Some(Offset::new(6))]);
         assert!(sieve.close().is_none());
-        sieve.take(group(8, &["z"]), &interest, at(8));
+        assert_eq!((sieve.count(), sieve.count()), (5, 0), "records that were left out");
+        let empty = [(cover.blocks[0].clone(), Kept::Nothing)];
+        assert!(sieve.take((Hlc::new(90), empty.to_vec()), &interest, at(8)).is_empty());
+        assert_eq!(sieve.count(), 0, "a cover holds none");
+        assert!(sieve.close().is_some());
+        take(&mut sieve, group(8, &["z"]), &interest, at(8));
         assert_eq!(sieve.close().map(|group| range(&group.blocks[0])), Some((8, 9)));
     }
 
@@ -151,7 +183,7 @@ mod tests {
             closed: Hlc::new(99),
             blocks: blocks.into_iter().flat_map(|group| group.blocks).collect(),
         };
-        let out = sieve.take(all, &interest, at(0));
+        let out = take(&mut sieve, all, &interest, at(0));
         assert_eq!(out.len(), 1);
         assert_eq!(out[0].blocks.iter().map(range).collect::<Vec<_>>(), [(0, 1), (1, 2), (2, 3)]);
         assert_eq!(out[0].blocks.iter().map(Block::is_cover).collect::<Vec<_>>(), [true, false, true]);

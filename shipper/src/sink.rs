@@ -10,6 +10,7 @@ use tidewire_core::error::{LinkError, SinkError, SinkErrorKind};
 use tidewire_core::feed::{Batch, Cursor};
 use tidewire_core::id::{BootId, ClusterId, Incarnation, OriginTag};
 use tidewire_core::sink::{News, Sink, SinkContext};
+use tidewire_core::transport::wire::{self, Frame, frame::Body};
 use tidewire_core::transport::{DialTarget, Link, LinkReceiver, Transport};
 use tidewire_core::tree::{Located, LogView};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -66,6 +67,9 @@ struct Live {
 const SEEDS_IN_A_ROW: u32 = 3;
 /// How long a session goes on without an origin of which the log lacks what the peer needs, before it is looked again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// How long a peer may take to hear why it is left.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What came of a call.
 enum Called {
@@ -147,7 +151,8 @@ impl Shipper {
         let packs = self.config.settings.compression != Compression::None;
         let relays = self.config.forward == Forward::OnDemand;
         let known = (self.config.known_clusters)();
-        let hello = handshake::hello(&me, self.config.boot, &known, &forwarded, packs, relays);
+        let partial = log.whole().is_none_or(|whole| !whole.includes(&me.interest));
+        let hello = handshake::hello(&me, self.config.boot, &known, &forwarded, packs, relays, partial);
         let Settings { welcome_timeout, .. } = self.config.settings;
         let answer = timeout(welcome_timeout, async {
             link.sender.send(hello).await?;
@@ -167,7 +172,7 @@ impl Shipper {
         };
         // While a seed is to bring what is held anew, only what others wrote is left out: who gives it may wait for the rest.
         if self.config.forward == Forward::Always && !me.interest.includes(&welcomed.interest) {
-            return Err(unserved());
+            return Err(part(link, &welcomed, unserved()).await);
         }
         let own = welcomed.marks.clone();
         let located = log.locate(me.origin(), own.as_ref()).await?;
@@ -175,7 +180,10 @@ impl Shipper {
         let gone_back = matches!(located, Located::WentBack { .. });
         let fell_off = matches!(located, Located::FellOff { .. }) && terms.cover(me.origin());
         if fell_off && !whole {
-            return Err(unserved());
+            let (wanted, here) = (welcomed.interest.clone(), log.whole());
+            let lowest = log.first().lsn;
+            let unseeded = ShipError::Unseeded { peer: peer.clone(), wanted, here, lowest };
+            return Err(part(link, &welcomed, unseeded).await);
         }
         if fell_off || terms.now && !gone_back && whole {
             return Ok(Called::Seed(link, Box::new(welcomed)));
@@ -339,6 +347,19 @@ impl Shipper {
     }
 }
 
+/// Tells the peer why it is left.
+async fn part(mut link: Link, welcomed: &Welcomed, why: ShipError) -> ShipError {
+    let goodbye = Body::Goodbye(wire::Goodbye { reason: why.to_string() });
+    let said = timeout(FAREWELL, async {
+        link.sender.send(Frame::new(welcomed.session.get(), goodbye)).await?;
+        link.sender.close().await;
+        Ok::<(), LinkError>(())
+    });
+    // The status here says it in any case.
+    let _unheard = said.await;
+    why
+}
+
 #[async_trait]
 impl Sink for Shipper {
     async fn resume(&mut self, ctx: &SinkContext) -> Result<Option<Cursor>, SinkError> {
@@ -365,7 +386,10 @@ impl Sink for Shipper {
                 self.look(false).await?;
             }
             let now = Instant::now();
-            let offered = self.live()?.session.offer(group, batch.cursor_after(count), now);
+            let session = &mut self.live()?.session;
+            let offered = session.offer(group, batch.cursor_after(count), now);
+            let left_out = session.count_left_out();
+            self.metrics.uninteresting.inc_by(left_out);
             offered.map_err(|error| self.say_again(error))?;
         }
         self.flush();

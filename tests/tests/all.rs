@@ -30,3 +30,4 @@ mod snapshots;
 mod tidy;
 mod verbatim;
 mod went_back;
+mod widening;

@@ -22,7 +22,7 @@ pub(super) const FILTERED_RUN_BYTES: usize = RUN_BYTES + 16;
 pub(super) const FLAG_DEPS: u16 = 2;
 pub(super) const FLAG_FILTERED: u16 = 4;
 /// Bytes of the offset in front of each record of a filtered block.
-const OFFSET_BYTES: usize = 8;
+pub const FILTERED_RECORD_BYTES: usize = 8;
 
 /// The records of one partition in a block: dense offsets from `first`; of a filtered block some of a range, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,7 +332,7 @@ impl<'a> Records<'a> {
 
     /// Bytes in front of each record that are not part of it: its offset, in a filtered block.
     pub fn lead(&self) -> usize {
-        if self.filtered { OFFSET_BYTES } else { 0 }
+        if self.filtered { FILTERED_RECORD_BYTES } else { 0 }
     }
 
     fn read(&self) -> Result<(RecordView<'a>, usize), FormatError> {
@@ -340,8 +340,8 @@ impl<'a> Records<'a> {
             return RecordView::parse(self.rest);
         }
         let offset = u64_at(self.rest, 0).ok_or(FormatError::Short("a record"))?;
-        let (record, length) = RecordView::parse(&self.rest[OFFSET_BYTES..])?;
-        Ok((RecordView { offset: Some(Offset::new(offset)), ..record }, OFFSET_BYTES + length))
+        let (record, length) = RecordView::parse(&self.rest[FILTERED_RECORD_BYTES..])?;
+        Ok((RecordView { offset: Some(Offset::new(offset)), ..record }, FILTERED_RECORD_BYTES + length))
     }
 }
 

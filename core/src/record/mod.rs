@@ -22,6 +22,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use block::FILTERED_RECORD_BYTES;
 pub(crate) use block::FIXED_BYTES as BLOCK_HEADER_BYTES;
 pub use block::{Block, PartitionRun, Records, Runs};
 pub use builder::BlockBuilder;

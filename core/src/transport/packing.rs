@@ -12,14 +12,16 @@ use zstd::zstd_safe::get_frame_content_size;
 use super::marks::violation;
 use super::wire::{PackedGroups, Page, PageGroup};
 use crate::error::LinkError;
-use crate::record::BLOCK_HEADER_BYTES;
+use crate::limits::BLOCK_BYTES;
+use crate::record::{BLOCK_HEADER_BYTES, FILTERED_RECORD_BYTES, RECORD_HEADER_BYTES};
 
 /// The capability of a session that packs.
 pub const ZSTD: &str = "zstd";
 /// The fastest of zstd's usual levels: half a gigabyte a second and core.
 const LEVEL: i32 = 1;
-/// What a part is beside its records, at most: heads of groups, of which there may be many small ones, or of a block.
-const HEAD_BYTES: usize = 64 * 1024;
+/// What a part is beside its records, at most: heads of groups, of which there may be many small ones, or of a block. And
+/// what a filtered block says of each record beside it, of which a usual block holds so many.
+const HEAD_BYTES: usize = 64 * 1024 + FILTERED_RECORD_BYTES * (BLOCK_BYTES / (RECORD_HEADER_BYTES + 1));
 
 /// Packs parts of pages. One for each sender: it keeps its tables.
 pub struct Packer(Compressor<'static>);
@@ -140,6 +142,8 @@ fn next_field<'a>(rest: &mut &'a [u8]) -> Result<(usize, &'a [u8]), LinkError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::causal::VersionVector;
+    use crate::id::{Hlc, Incarnation, Offset, OriginTag, PartitionId};
 
     fn part(block: Vec<u8>) -> Page {
         let group = PageGroup { closed: 7, blocks: vec![block.into()], more: false };
@@ -159,6 +163,27 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(unpacker.unpack(&packed.packed).unwrap(), plain.groups);
         }
+    }
+
+    #[test]
+    fn the_largest_filtered_block_of_the_smallest_records_can_be_unpacked_whatever_the_limit_of_a_record() {
+        use crate::record::{BlockBuilder, Coverage, Interest, Mutation};
+        let mut builder = BlockBuilder::new(OriginTag::new(1), 1, 0, BLOCK_BYTES);
+        let mut offset = 0_u64;
+        // All but the first are kept: nothing is saved, and each says its own offset.
+        while builder.bytes() + RECORD_HEADER_BYTES < BLOCK_BYTES {
+            let key = if offset == 0 { "x" } else { "k" };
+            let at = (PartitionId::ZERO, Offset::new(offset), Hlc::new(offset + 1));
+            builder.push(&Mutation::delete(key), at.0, at.1, at.2, false);
+            offset += 1;
+        }
+        let whole = builder.seal(&VersionVector::default(), Incarnation::new(1));
+        let kept = Coverage::default().filter(&whole, &Interest::new(["k"]).unwrap(), Incarnation::new(1));
+        assert!(kept.bytes().len() > whole.bytes().len() + 64 * 1024, "{}", kept.bytes().len());
+        let mut packed = part(kept.bytes().to_vec());
+        Packer::new().unwrap().pack(&mut packed, 0.8);
+        let groups = Unpacker::new(BLOCK_BYTES).unpack(&packed.packed).unwrap();
+        assert_eq!(groups[0].blocks, [kept.bytes().clone()]);
     }
 
     #[test]

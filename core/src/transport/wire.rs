@@ -19,6 +19,9 @@ pub const REPLICATE: &str = "/tidewire.replication.v1.Replication/Replicate";
 /// The capability of a shipper that forwards what it is asked for.
 pub const RELAY: &str = "relay";
 
+/// The capability of a shipper that gives no seed of all that it holds now: it waits for one itself.
+pub const PARTIAL: &str = "partial";
+
 impl Frame {
     /// A frame of a session.
     pub fn new(session: u64, body: frame::Body) -> Self {

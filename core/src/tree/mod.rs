@@ -68,7 +68,7 @@ pub use observer::{ObservedWrite, Observer, Observing};
 pub use open::{TreeConfig, TreeMetrics};
 pub use operation::{Operation, PutOptions};
 pub use reaping::{Graves, ReapHold, ReapReport, ReapTerms};
-pub use seed::{Imported, LateRows, SEED_PIECE_BYTES, SeedReader, SeedWish, Staging};
+pub use seed::{Imported, LateRows, SEED_PIECE_BYTES, SeedLack, SeedReader, SeedWish, Staging};
 pub use snapshot::{SnapshotInfo, SnapshotReport};
 pub use target::{Applied, ApplyTarget, Parking, Progress};
 pub use token::Token;

@@ -80,6 +80,8 @@ pub struct TreeMetrics {
     tombstones: Family<Labels, Gauge>,
     ranges: Family<Labels, Gauge>,
     reaped: Family<Labels, Counter>,
+    dropped: Family<Labels, Counter>,
+    passed_over: Family<Labels, Counter>,
 }
 
 /// The gauges of one tree, brought up to date when its size is asked for.
@@ -144,6 +146,14 @@ impl TreeMetrics {
                 "tidewire_reaped",
                 "Deleted keys, expired keys and deleted ranges that were forgotten",
             ),
+            dropped: metrics.counters(
+                "tidewire_interest_dropped_keys",
+                "Keys of the snapshot that a tree was opened by that are not held any more",
+            ),
+            passed_over: metrics.counters(
+                "tidewire_interest_passed_over_records",
+                "Records in a log that have no effect because their keys are not held, when it is opened and since",
+            ),
         }
     }
 }
@@ -154,6 +164,7 @@ struct Applier {
     storage: Arc<FileStorage>,
     own: (OriginTag, Incarnation),
     conflicts: Counter,
+    passed_over: Counter,
     /// Below it the log's losers are forgotten.
     forgotten: AtomicU64,
 }
@@ -175,6 +186,7 @@ impl DurableGroups for Applier {
             let lost = self.applied.state.read().superseded.within(part);
             self.applied.observers.show(&self.tree, self.own.0, group, &lost);
         }
+        self.passed_over.inc_by(outcome.unheld);
         if outcome.conflicts > 0 {
             self.conflicts.inc_by(outcome.conflicts);
         }
@@ -242,19 +254,24 @@ impl Tree {
             interest: config.interest,
         };
         let end = recovered.start.lsn;
+        let labels = vec![("tree", config.name.to_string())];
+        let unheld = recovered.state.unheld;
+        config.tree_metrics.dropped.get_or_create(&labels).inc_by(unheld.keys);
+        let passed_over = config.tree_metrics.passed_over.get_or_create(&labels).clone();
+        passed_over.inc_by(unheld.records);
         let applied = Arc::new(AppliedState {
             state: RwLock::new(recovered.state),
             log: Log::new(provider.clone(), config.limits.recent_bytes),
             moved: Latest::new((end, 0)),
             observers: Arc::default(),
         });
-        let labels = vec![("tree", config.name.to_string())];
         let groups = Arc::new(Applier {
             tree: config.name.clone(),
             applied: applied.clone(),
             storage: recovered.storage.clone(),
             own: (own, manifest.incarnation),
             conflicts: config.tree_metrics.conflicts.get_or_create(&labels).clone(),
+            passed_over,
             forgotten: AtomicU64::new(0),
         });
         let writer = Writer::new(

@@ -26,6 +26,15 @@ use crate::id::{Lsn, OriginTag};
 use crate::letters::Parked;
 use crate::record::Interest;
 
+/// What an interest keeps out of a state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unheld {
+    /// Keys of the snapshot that it was loaded from.
+    pub(super) keys: u64,
+    /// Records of the log.
+    pub(super) records: u64,
+}
+
 /// Keys, values, and how far every origin is applied.
 #[derive(Debug)]
 pub(super) struct State {
@@ -41,6 +50,8 @@ pub(super) struct State {
     leavings: Leavings,
     /// Which keys are held here: whatever the log holds of others has no effect.
     pub(super) interest: Interest,
+    /// What it had no effect of for that reason, since it was opened.
+    pub(super) unheld: Unheld,
     /// What is left out when blocks are applied, and not claimed.
     pub(super) parked: Parked,
     /// The end of the applied log.
@@ -61,6 +72,7 @@ impl State {
             superseded: Superseded::default(),
             leavings: Leavings::default(),
             interest: Interest::all(),
+            unheld: Unheld::default(),
             parked: Parked::default(),
             next_lsn: Lsn::ZERO,
             progress: Progress::default(),

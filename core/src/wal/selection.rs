@@ -10,7 +10,7 @@ use super::filter::Filter;
 use crate::error::StorageError;
 use crate::id::{Lsn, Offset, OriginTag, PartitionId};
 use crate::limits::MAX_PARTITIONS;
-use crate::record::{FramedBlock, Group, RecordView};
+use crate::record::{FramedBlock, Group, Kind, RecordView};
 
 /// Where a record lies in the bytes of a selection.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,9 @@ impl<'a> Selecting<'a> {
                 skip -= 1;
                 continue;
             }
-            if self.filter.wants(&record) && (self.from..self.until).contains(&lsn) {
+            // The mark of a cover is no record of its partition: it stands for what was left out.
+            let covers = record.offset.is_some() && record.kind == Kind::Mark;
+            if !covers && self.filter.wants(&record) && (self.from..self.until).contains(&lsn) {
                 self.push(framed, &record, (lsn, before), block.record_bytes(end - length..end));
             }
             lsn = lsn.next();

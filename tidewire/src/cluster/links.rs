@@ -291,6 +291,11 @@ impl Links {
         self.state.lock().trees.get(tree)?.applier.seed()
     }
 
+    /// Which peers cannot seed a tree, and why; and how many others may ship it.
+    pub(super) fn unfit_givers(&self, tree: &TreeName) -> (Vec<String>, usize) {
+        self.server().map_or_else(Default::default, |server| server.unfit_givers(tree))
+    }
+
     /// The consumers of a tree, if it takes part.
     pub(super) fn consumers_of(&self, tree: &str) -> Option<Consumers> {
         let state = self.state.lock();

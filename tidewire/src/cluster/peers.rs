@@ -184,6 +184,12 @@ impl Links {
         if !sealed {
             self.demand_peer(id)?;
         }
+        if sealed {
+            // Before anything of it is taken: what it wrote may be covered here and lacking.
+            for enrolled in self.enrolled() {
+                enrolled.tree.let_return(id).await?;
+            }
+        }
         let kept = self.note(id).kept;
         self.remember(id, Note { kept, ..Note::default() }).await?;
         self.end_shippers(id).await;

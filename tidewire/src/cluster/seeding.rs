@@ -50,9 +50,32 @@ impl Cluster {
                     "tree {name}: reseeding, {bytes} bytes of a snapshot of {peer} have come"
                 ));
             }
-            let from = tree.seed_wish()?.from.map_or_else(|| "a peer".to_owned(), |peer| peer.to_string());
-            Some(format!("tree {name}: reseeding, waits for {from} to send a snapshot"))
+            tree.seed_wish().map(|wish| self.waits_for_seed(&tree, &wish))
         });
         reasons.collect()
+    }
+
+    /// What a tree that wants a seed waits for: from whom, who cannot give it, and what givers have yet to get themselves.
+    fn waits_for_seed(&self, tree: &Tree, wish: &SeedWish) -> String {
+        let name = &tree.identity().tree;
+        let from = wish.from.as_ref().map_or_else(|| "a peer".to_owned(), ToString::to_string);
+        let mut said = format!("tree {name}: reseeding, waits for {from} to send a snapshot");
+        let (unfit, others) = self.0.links.unfit_givers(name);
+        if !unfit.is_empty() {
+            said += &format!("; {}", unfit.join("; "));
+        }
+        if !unfit.is_empty() && others == 0 {
+            let held = &tree.identity().interest;
+            said += &format!(
+                "; no peer is left that could: add one that holds {held}, or let one of these hold them, or hold fewer keys here \
+                 (interest of the tree)"
+            );
+        }
+        let now = self.0.clock.wall_millis();
+        for lack in tree.seed_lacks() {
+            let seconds = now.saturating_sub(lack.since_ms) / 1_000;
+            said += &format!("; for {seconds} s: {lack}");
+        }
+        said
     }
 }

@@ -11,6 +11,7 @@ mod copies;
 mod full_disk;
 mod garbage;
 mod idle_trees;
+mod interest;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod letters;

@@ -91,6 +91,18 @@ impl Server {
         std::fs::write(self.config(), text).expect("written");
     }
 
+    /// From the next start on it holds the keys with these prefixes alone. After [`configure`](Self::configure).
+    pub(super) fn hold(&self, prefixes: &[&str]) {
+        let text = read(&self.config());
+        let kept = text.lines().filter(|line| !line.starts_with("interest = "));
+        let tree = format!("name = \"{TREE}\"");
+        let told = |line: &str| {
+            let interest = if line == tree { format!("interest = {prefixes:?}\n") } else { String::new() };
+            format!("{line}\n{interest}")
+        };
+        std::fs::write(self.config(), kept.map(told).collect::<String>()).expect("written");
+    }
+
     pub(super) fn config(&self) -> PathBuf {
         self.dir.path().join("tidewire.toml")
     }

@@ -1,6 +1,6 @@
 //! [`SeedBook`]: the record of seeds of an open tree, and what of it is known in memory alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +15,15 @@ use crate::error::StorageError;
 use crate::id::{Incarnation, Offset, OriginTag, PartitionId};
 use crate::record::Interest;
 
+/// What a giver of a seed for more keys has to cover and does not: one place of an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owed {
+    pub(super) origin: OriginTag,
+    pub(super) partition: PartitionId,
+    pub(super) owed: Offset,
+    pub(super) there: Offset,
+}
+
 /// The seeds of a tree.
 pub(in crate::tree) struct SeedBook {
     pub(super) disk: Arc<dyn Disk>,
@@ -23,7 +32,9 @@ pub(in crate::tree) struct SeedBook {
     incarnation: Incarnation,
     record: RwLock<SeedRecord>,
     /// What was covered when the tree was opened with more keys than before.
-    owed: Watermarks,
+    owed: Mutex<Watermarks>,
+    /// What the givers that were asked lack of it, by giver, and since when that is known.
+    lacks: Mutex<BTreeMap<String, Vec<(Owed, u64)>>>,
     storing: Mutex<()>,
     /// Raised with every change of the floors: who read the log before starts anew.
     epoch: AtomicU64,
@@ -45,7 +56,8 @@ impl SeedBook {
             dir,
             incarnation,
             record: RwLock::new(record),
-            owed: Watermarks::default(),
+            owed: Mutex::default(),
+            lacks: Mutex::default(),
             storing: Mutex::default(),
             epoch: AtomicU64::new(0),
             joining: AtomicBool::new(false),
@@ -58,19 +70,59 @@ impl SeedBook {
     pub(in crate::tree) fn owing(self, covered: &Watermarks) -> Self {
         let owed =
             if self.record.read().widening.is_some() { covered.clone() } else { Watermarks::default() };
-        Self { owed, ..self }
+        Self { owed: Mutex::new(owed), ..self }
     }
 
-    /// Whether a giver covers what it has to.
-    pub(super) fn is_served_by(&self, theirs: &Watermarks) -> bool {
-        let widening = self.record.read().widening.is_some();
-        let covers = |(origin, owed): (OriginTag, &OriginMarks)| {
+    /// What a giver that covers `theirs` has to cover and does not, of each origin.
+    pub(super) fn owes(&self, theirs: &Watermarks) -> Vec<Owed> {
+        if self.record.read().widening.is_none() {
+            return Vec::new();
+        }
+        let owes = |(origin, owed): (OriginTag, &OriginMarks)| {
             let theirs = theirs.origin(origin);
-            owed.iter().all(|(partition, mark)| {
-                mark.next <= theirs.map_or(Offset::ZERO, |theirs| theirs.get(partition).next)
+            owed.iter().find_map(|(partition, mark)| {
+                let there = theirs.map_or(Offset::ZERO, |theirs| theirs.get(partition).next);
+                (mark.next > there).then_some(Owed { origin, partition, owed: mark.next, there })
             })
         };
-        !widening || self.owed.iter().all(covers)
+        self.owed.lock().iter().filter_map(owes).collect()
+    }
+
+    /// A giver lacks this now. Says whether an origin is among it of which that was not known.
+    pub(super) fn lacks(&self, giver: &str, owed: &[Owed], now_ms: u64) -> bool {
+        let mut lacks = self.lacks.lock();
+        let before = lacks.remove(giver).unwrap_or_default();
+        let since = |owed: &Owed| before.iter().find(|(known, _)| known.origin == owed.origin);
+        let new = owed.iter().any(|owed| since(owed).is_none());
+        if !owed.is_empty() {
+            let now = owed.iter().map(|owed| (*owed, since(owed).map_or(now_ms, |(_, since)| *since)));
+            lacks.insert(giver.to_owned(), now.collect());
+        }
+        new
+    }
+
+    /// What givers lack, by giver, and since when that is known.
+    pub(super) fn lacking(&self) -> Vec<(String, Owed, u64)> {
+        if self.record.read().widening.is_none() {
+            return Vec::new();
+        }
+        let lacks = self.lacks.lock();
+        let all = lacks.iter().flat_map(|(giver, owed)| owed.iter().map(move |owed| (giver, owed)));
+        all.map(|(giver, (owed, since))| (giver.clone(), *owed, *since)).collect()
+    }
+
+    /// Has another seed brought if it may be that not all of an origin's writes are here that were covered when it was sealed
+    /// out. Says whether one is asked for. Blocks.
+    pub(super) fn let_return(&self, origin: OriginTag, covered: &Watermarks) -> Result<bool, StorageError> {
+        if !self.record.read().has_forgone(origin) {
+            return Ok(false);
+        }
+        if let Some(marks) = covered.origin(origin) {
+            // In time: from the change on a giver is measured by it.
+            self.owed.lock().insert(origin, marks.clone());
+        }
+        self.change(|record| record.let_return(origin))?;
+        Ok(self.record.read().widening.is_some())
     }
 
     /// Changes the record; durable when it returns, or unchanged. Blocks.

@@ -165,8 +165,14 @@ impl Tree {
             let foreign = rules.mine.watermarks.iter().filter(|(origin, _)| *origin != rules.own);
             foreign.for_each(|(origin, marks)| floors.raise_to(origin, marks));
         }
+        let forgone: BTreeSet<_> =
+            seeds.owes(&theirs.progress.watermarks).into_iter().map(|owed| owed.origin).collect();
         let (pending, book) = ((number, floors), seeds.clone());
-        tasks.blocking(move || book.change(|record| record.pending = Some(pending))).await??;
+        let begin = move |record: &mut SeedRecord| {
+            record.forgo(forgone);
+            record.pending = Some(pending);
+        };
+        tasks.blocking(move || book.change(begin)).await??;
         match self.write_joined(file, rules, header).await {
             Ok(info) => {
                 self.settle().await?;

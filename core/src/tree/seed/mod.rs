@@ -12,6 +12,7 @@ mod floors;
 mod giving;
 mod import;
 mod join;
+mod lacking;
 mod late;
 mod record;
 mod rescue;
@@ -26,6 +27,7 @@ pub(super) use book::SeedBook;
 #[cfg(any(test, feature = "test-util"))]
 pub(super) use decoders::DECODERS;
 pub use giving::{SEED_PIECE_BYTES, SeedReader};
+pub use lacking::SeedLack;
 pub use late::LateRows;
 pub(super) use record::SeedRecord;
 pub use record::SeedWish;

@@ -16,6 +16,8 @@ use crate::tree::snapshot::Fields;
 const MAGIC: &[u8; 4] = b"TWR1";
 /// The same, with the keys that are held: written where that is not all of them.
 const MAGIC_WITH_INTEREST: &[u8; 4] = b"TWR2";
+/// The same, with the origins that were sealed out when a seed brought more keys: written where there are some.
+const MAGIC_WITH_FORGONE: &[u8; 4] = b"TWR3";
 const WHAT: &str = "the record of seeds";
 const NAME: &str = "SEED";
 
@@ -30,6 +32,15 @@ pub struct SeedWish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tree) struct Widening {
     /// The keys of which everything is here; None: there are none.
+    pub(in crate::tree) whole: Option<Interest>,
+}
+
+/// Origins that were sealed out when a seed brought more keys, and of which the giver lacked what was left out here: if they
+/// return, another seed brings it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tree) struct Forgone {
+    pub(in crate::tree) origins: BTreeSet<OriginTag>,
+    /// The keys of which everything of theirs is here; None: there are none.
     pub(in crate::tree) whole: Option<Interest>,
 }
 
@@ -51,6 +62,13 @@ pub(in crate::tree) struct SeedRecord {
     pub(in crate::tree) held: Interest,
     /// More of them than before.
     pub(in crate::tree) widening: Option<Widening>,
+    /// Whose writes more keys may lack.
+    pub(in crate::tree) forgone: Option<Forgone>,
+}
+
+/// The keys of which everything is here, by two accounts.
+fn both(one: Option<Interest>, other: Option<Interest>) -> Option<Interest> {
+    one.zip(other).and_then(|(one, other)| one.common(&other))
 }
 
 impl SeedRecord {
@@ -71,17 +89,60 @@ impl SeedRecord {
         if self.held == *interest {
             return false;
         }
-        let whole = match self.widening.take() {
-            Some(widening) => widening.whole,
-            None => Some(self.held.clone()),
-        };
-        self.held = interest.clone();
-        if !new && !whole.as_ref().is_some_and(|whole| whole.includes(interest)) {
-            let whole = whole.and_then(|whole| whole.common(interest));
+        let whole = self.whole();
+        (self.held, self.widening) = (interest.clone(), None);
+        if !new {
+            self.widen_from(whole);
+        }
+        true
+    }
+
+    /// The keys of which everything is here; None: there are none.
+    pub(in crate::tree) fn whole(&self) -> Option<Interest> {
+        self.widening.as_ref().map_or_else(|| Some(self.held.clone()), |widening| widening.whole.clone())
+    }
+
+    /// Asks for a seed unless everything that is held is whole.
+    fn widen_from(&mut self, whole: Option<Interest>) {
+        if !whole.as_ref().is_some_and(|whole| whole.includes(&self.held)) {
+            let whole = whole.and_then(|whole| whole.common(&self.held));
             self.widening = Some(Widening { whole });
             self.wish.get_or_insert(SeedWish { from: None });
         }
-        true
+    }
+
+    /// The seed that comes for more keys lacks writes of these origins, which were sealed out.
+    pub(in crate::tree) fn forgo(&mut self, origins: BTreeSet<OriginTag>) {
+        if origins.is_empty() {
+            return;
+        }
+        let whole = self.whole();
+        let before = self.forgone.take();
+        self.forgone = Some(match before {
+            None => Forgone { origins, whole },
+            Some(before) => Forgone {
+                origins: before.origins.union(&origins).copied().collect(),
+                whole: both(before.whole, whole),
+            },
+        });
+    }
+
+    /// Whether writes of an origin may be lacking because it was sealed out.
+    pub(in crate::tree) fn has_forgone(&self, origin: OriginTag) -> bool {
+        self.forgone.as_ref().is_some_and(|forgone| forgone.origins.contains(&origin))
+    }
+
+    /// An origin that was sealed out may return: what is lacking of it takes a seed.
+    pub(in crate::tree) fn let_return(&mut self, origin: OriginTag) {
+        if !self.has_forgone(origin) {
+            return;
+        }
+        let whole = both(self.whole(), self.forgone.as_ref().and_then(|forgone| forgone.whole.clone()));
+        if let Some(forgone) = &mut self.forgone {
+            forgone.origins.remove(&origin);
+        }
+        self.forgone.take_if(|forgone| forgone.origins.is_empty());
+        self.widen_from(whole);
     }
 
     /// Whether everything about a key is here.
@@ -132,8 +193,13 @@ impl SeedRecord {
     }
 
     pub(super) fn encode(&self, incarnation: Incarnation) -> Vec<u8> {
-        let has_interest = !self.held.is_all() || self.widening.is_some();
-        let mut bytes = if has_interest { MAGIC_WITH_INTEREST } else { MAGIC }.to_vec();
+        let has_interest = !self.held.is_all() || self.widening.is_some() || self.forgone.is_some();
+        let magic = match &self.forgone {
+            Some(_) => MAGIC_WITH_FORGONE,
+            None if has_interest => MAGIC_WITH_INTEREST,
+            None => MAGIC,
+        };
+        let mut bytes = magic.to_vec();
         bytes.extend_from_slice(&incarnation.get().to_le_bytes());
         match &self.wish {
             None => bytes.push(0),
@@ -159,12 +225,14 @@ impl SeedRecord {
             put_interest(&mut bytes, &self.held);
             match &self.widening {
                 None => bytes.push(0),
-                Some(Widening { whole: None }) => bytes.push(1),
-                Some(Widening { whole: Some(whole) }) => {
-                    bytes.push(2);
-                    put_interest(&mut bytes, whole);
-                }
+                Some(widening) => put_whole(&mut bytes, widening.whole.as_ref()),
             }
+        }
+        if let Some(forgone) = &self.forgone {
+            let count = u32::try_from(forgone.origins.len()).expect("origins are bounded");
+            bytes.extend_from_slice(&count.to_le_bytes());
+            forgone.origins.iter().for_each(|origin| bytes.extend_from_slice(&origin.get().to_le_bytes()));
+            put_whole(&mut bytes, forgone.whole.as_ref());
         }
         let crc = checksum(incarnation.get(), &[&bytes]);
         bytes.extend_from_slice(&crc.to_le_bytes());
@@ -173,7 +241,8 @@ impl SeedRecord {
 
     pub(super) fn decode(bytes: &[u8], incarnation: Incarnation) -> Result<Self, FormatError> {
         let (body, crc) = bytes.split_last_chunk::<4>().ok_or(FormatError::Short(WHAT))?;
-        let has_interest = body.starts_with(MAGIC_WITH_INTEREST);
+        let has_forgone = body.starts_with(MAGIC_WITH_FORGONE);
+        let has_interest = has_forgone || body.starts_with(MAGIC_WITH_INTEREST);
         if !has_interest && !body.starts_with(MAGIC) {
             return Err(FormatError::Magic(WHAT));
         }
@@ -199,18 +268,35 @@ impl SeedRecord {
         let holes = holes.collect::<Result<_, FormatError>>()?;
         let pending =
             if flag(fields.u8()?)? { Some((fields.u64()?, read_floors(&mut fields)?)) } else { None };
-        let (mut held, mut widening) = (Interest::all(), None);
+        let (mut held, mut widening, mut forgone) = (Interest::all(), None, None);
         if has_interest {
             held = read_interest(&mut fields)?;
-            widening = match fields.u8()? {
-                0 => None,
-                1 => Some(Widening { whole: None }),
-                2 => Some(Widening { whole: Some(read_interest(&mut fields)?) }),
-                _ => return Err(odd()),
-            };
+            widening = read_part(&mut fields)?.map(|whole| Widening { whole });
+        }
+        if has_forgone {
+            let count = fields.count(8)?;
+            let origins = (0..count).map(|_| Ok(OriginTag::new(fields.u64()?)));
+            let origins = origins.collect::<Result<_, FormatError>>()?;
+            forgone = Some(Forgone { origins, whole: read_part(&mut fields)?.ok_or_else(odd)? });
         }
         fields.finish()?;
-        Ok(Self { wish, base, floors, holes, pending, held, widening })
+        Ok(Self { wish, base, floors, holes, pending, held, widening, forgone })
+    }
+}
+
+/// What is whole: nothing, or these keys.
+fn put_whole(bytes: &mut Vec<u8>, whole: Option<&Interest>) {
+    bytes.push(if whole.is_some() { 2 } else { 1 });
+    whole.into_iter().for_each(|whole| put_interest(bytes, whole));
+}
+
+/// The same; None: everything.
+fn read_part(fields: &mut Fields<'_>) -> Result<Option<Option<Interest>>, FormatError> {
+    match fields.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(None)),
+        2 => Ok(Some(Some(read_interest(fields)?))),
+        _ => Err(FormatError::Field("the record of seeds has a field that cannot be")),
     }
 }
 
@@ -301,10 +387,39 @@ mod tests {
     }
 
     #[test]
+    fn an_origin_that_was_sealed_out_when_more_keys_came_takes_another_seed_when_it_returns() {
+        let [eu, both] = [&["eu/"][..], &["eu/", "us/"]].map(|p| Interest::new(p.to_vec()).unwrap());
+        let (gone, other) = (OriginTag::new(7), OriginTag::new(8));
+        let mut record = SeedRecord { held: eu.clone(), ..SeedRecord::default() };
+        record.hold(&both, false);
+        record.forgo(BTreeSet::new());
+        assert!(record.forgone.is_none());
+        record.forgo([gone].into());
+        record.pending = Some((1, Floors::default()));
+        record.settle();
+        assert!(record.widening.is_none() && record.wish.is_none() && record.has_forgone(gone));
+        let settled = record.clone();
+        record.let_return(other);
+        assert_eq!(record, settled);
+        record.let_return(gone);
+        assert_eq!(record.widening, Some(Widening { whole: Some(eu.clone()) }));
+        assert!(record.wish.is_some() && record.forgone.is_none());
+        // Not if those keys are not held any more.
+        let mut narrow = settled;
+        narrow.hold(&eu, false);
+        narrow.let_return(gone);
+        assert!(narrow.widening.is_none() && narrow.wish.is_none() && narrow.forgone.is_none());
+    }
+
+    #[test]
     fn a_record_of_seeds_reads_back_and_every_flipped_bit_is_noticed() {
         let incarnation = Incarnation::new(0x77);
         let nothing = SeedRecord { widening: Some(Widening { whole: None }), ..interested() };
-        for record in [record(), SeedRecord::default(), interested(), nothing] {
+        let forgone = Forgone { origins: [OriginTag::new(3), OriginTag::new(9)].into(), whole: None };
+        let all = SeedRecord { forgone: Some(forgone), ..record() };
+        let some = Forgone { origins: [OriginTag::new(4)].into(), whole: Interest::new(["eu/"]).ok() };
+        let some = SeedRecord { forgone: Some(some), ..interested() };
+        for record in [record(), SeedRecord::default(), interested(), nothing, all, some] {
             let bytes = record.encode(incarnation);
             assert_eq!(SeedRecord::decode(&bytes, incarnation), Ok(record));
             for at in 0..bytes.len() {

@@ -12,7 +12,7 @@ use super::record::SeedWish;
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
 use crate::tree::Tree;
-use crate::tree::snapshot::SnapshotName;
+use crate::tree::snapshot::{SnapshotHeader, SnapshotName};
 
 /// Bytes after which what came is written and synced.
 const SLICE_BYTES: usize = 1024 * 1024;
@@ -38,7 +38,8 @@ pub trait Staging: Send {
     /// Takes the next bytes, in order.
     ///
     /// # Errors
-    /// `Unavailable` when they cannot be kept: the seed is over then.
+    /// `Unavailable` when they cannot be kept: the seed is over then. And what [`import`](Self::import) would say, as soon
+    /// as it is plain that a seed that begins so is of no use.
     async fn write(&mut self, piece: Bytes) -> Result<(), Error>;
 
     /// How many bytes have come.
@@ -60,6 +61,8 @@ pub(super) struct TreeStaging {
     /// Bytes that are written.
     at: u64,
     slice: Vec<u8>,
+    /// What it begins with was looked at, or is too long for that.
+    looked: bool,
     one: OwnedMutexGuard<()>,
 }
 
@@ -112,11 +115,21 @@ impl Tree {
             seeds.disk.open(&path, OpenMode::CreateNew).map_err(io)
         });
         let file = opened.await??;
-        Ok(Box::new(TreeStaging { tree: self.clone(), file, at: 0, slice: Vec::new(), one }))
+        Ok(Box::new(TreeStaging { tree: self.clone(), file, at: 0, slice: Vec::new(), looked: false, one }))
     }
 }
 
 impl TreeStaging {
+    /// Looks at what the seed begins with as soon as that has come: most of what can be wrong shows there.
+    fn look(&mut self) -> Result<(), Error> {
+        if self.looked {
+            return Ok(());
+        }
+        let header = SnapshotHeader::front(&self.slice).map_err(|fault| self.tree.unusable(&fault.into()))?;
+        self.looked = header.is_some() || self.slice.len() >= SLICE_BYTES;
+        header.map_or(Ok(()), |header| self.tree.check_header(&header))
+    }
+
     async fn flush(&mut self) -> Result<(), Error> {
         let (slice, at, file) = (std::mem::take(&mut self.slice), self.at, self.file.clone());
         self.at += slice.len() as u64;
@@ -145,6 +158,7 @@ impl TreeStaging {
 impl Staging for TreeStaging {
     async fn write(&mut self, piece: Bytes) -> Result<(), Error> {
         self.slice.extend_from_slice(&piece);
+        self.look()?;
         if self.slice.len() >= SLICE_BYTES { self.flush().await } else { Ok(()) }
     }
 

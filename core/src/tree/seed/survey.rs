@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::lacking::covered_by;
 use super::late::LateRows;
 use super::rules::comes_too_late;
-use crate::causal::{VersionVector, Watermarks};
+use crate::causal::VersionVector;
 use crate::error::{Error, ErrorKind};
 use crate::id::{Hlc, Incarnation, Lsn, OriginTag, Version};
 use crate::record::FormatError;
@@ -51,13 +52,15 @@ impl Tree {
         Ok((file, theirs))
     }
 
-    fn check(&self, header: &SnapshotHeader, theirs: &Theirs) -> Result<(), Error> {
+    /// What can be said of a seed by what it begins with.
+    pub(super) fn check_header(&self, header: &SnapshotHeader) -> Result<(), Error> {
         if header.partitions != self.0.identity.partitions {
             let said = "a seed of a tree with another number of partitions";
             return Err(Error::new(ErrorKind::Corrupt, said));
         }
         let manifest = self.0.storage.manifest();
-        for (origin, marks) in theirs.progress.watermarks.iter() {
+        let (own, incarnation) = (self.0.identity.origin(), self.0.identity.incarnation);
+        for (origin, marks) in covered_by(header, own, incarnation).iter() {
             let known = manifest.incarnation_of(origin);
             if known.is_some_and(|known| known != marks.incarnation()) {
                 let name = self.origin_name(origin);
@@ -67,17 +70,23 @@ impl Tree {
                 return Err(Error::new(ErrorKind::Conflict, said));
             }
         }
+        self.check_served(header)?;
+        self.check_clock(header.clock)
+    }
+
+    fn check(&self, header: &SnapshotHeader, theirs: &Theirs) -> Result<(), Error> {
+        self.check_header(header)?;
         if let Some((first, rows)) = theirs.late {
             let reaped = self.0.applied.state.read().progress.reaped;
             let late = LateRows { origin: self.origin_name(first.origin), rows, reaped };
             let said = format!("a seed of {} is not taken", self.0.identity.tree);
             return Err(Error::new(ErrorKind::Conflict, said).with_source(late));
         }
-        if !self.0.seeds.is_served_by(&theirs.progress.watermarks) {
-            let said = "the giver of a seed has yet to get writes that were passed over here, when fewer keys were held: it is asked again";
-            return Err(Error::new(ErrorKind::Unavailable, said));
-        }
-        match self.0.clock.excess_skew(theirs.newest) {
+        self.check_clock(theirs.newest)
+    }
+
+    fn check_clock(&self, newest: Hlc) -> Result<(), Error> {
+        match self.0.clock.excess_skew(newest) {
             None => Ok(()),
             Some(ahead) => Err(Error::new(
                 ErrorKind::Refused,
@@ -93,12 +102,7 @@ impl Tree {
 impl Theirs {
     /// What the header says, without what it says of another log under this cluster's name.
     fn of(header: &SnapshotHeader, own: OriginTag, incarnation: Incarnation) -> Self {
-        let mut watermarks = Watermarks::default();
-        for (origin, marks) in header.progress.watermarks.iter() {
-            if origin != own || marks.incarnation() == incarnation {
-                watermarks.insert(origin, marks.clone());
-            }
-        }
+        let watermarks = covered_by(header, own, incarnation);
         let ranges: Vec<RangeImage> =
             header.ranges.iter().map(|range| RangeImage { lsn: Lsn::ZERO, ..range.clone() }).collect();
         let mut cuts = RangeTombstones::default();

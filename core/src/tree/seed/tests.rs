@@ -10,6 +10,7 @@ use crate::causal::{OriginMarks, Watermark, Watermarks};
 use crate::disk::MemDisk;
 use crate::error::{Error, ErrorKind};
 use crate::id::{ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, Version};
+use crate::record::Interest;
 use crate::tree::ranges::{Cut, RangeTombstones};
 use crate::tree::target::Progress;
 use crate::tree::tests::{Site, ready_groups};
@@ -166,6 +167,66 @@ async fn f45_a_seed_does_not_bring_back_what_is_forgotten_here_and_nothing_of_it
     seed(&tree, &giver).await.expect("taken");
     assert_eq!(tree.get("k").map(|value| value.value), Some("anew".into()));
     assert!(tree.get("more").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_giver_that_lacks_what_was_passed_over_is_found_out_by_its_first_bytes_unless_its_origin_is_sealed_out()
+ {
+    let [mut here, mut there, mut away] = [("a", 1), ("b", 2), ("z", 3)].map(|(name, n)| Site::new(name, n));
+    here.interest = Interest::new(["eu/"]).expect("a prefix");
+    let disk = MemDisk::new();
+    let tree = here.open(Arc::new(disk.clone())).await.expect("opens");
+    let giver = there.open(Arc::new(MemDisk::new())).await.expect("opens");
+    let other = away.open(Arc::new(MemDisk::new())).await.expect("opens");
+    let (b, z) = (ClusterId::new("b").expect("a name"), ClusterId::new("z").expect("a name"));
+    other.put("us/z", "passed over").await.expect("written");
+    for number in 0..200 {
+        giver.put(format!("us/{number}"), vec![1; 100]).await.expect("written");
+    }
+    for (name, origin) in [(&b, &giver), (&z, &other)] {
+        tree.enroll(name, origin.identity().incarnation).await.expect("enrolled");
+    }
+    tree.apply(ready_groups(&other).await).await.expect("applied");
+    drop(tree);
+    here.interest = Interest::all();
+    let tree = here.open(Arc::new(disk.crash(1))).await.expect("opens");
+    tree.declare_members(Members::default());
+
+    let refused = async |tree: &Tree| {
+        let mut reader = giver.give_seed(&Interest::all()).expect("given");
+        let mut staging = tree.stage_seed().await.expect("staged");
+        for pieces in 1.. {
+            let piece = reader.next().await.expect("read").expect("it is not over");
+            if let Err(error) = staging.write(piece).await {
+                assert!(pieces < 10, "of about a hundred: {pieces}");
+                return error;
+            }
+        }
+        unreachable!("it is refused")
+    };
+    let error = refused(&tree).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let said = error.to_string();
+    assert!(said.contains("b has yet to get writes of z") && said.contains("peers seal z"), "{said}");
+    let since = tree.seed_lacks()[0].since_ms;
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    refused(&tree).await;
+    let lacks = tree.seed_lacks();
+    assert_eq!((lacks.len(), lacks[0].since_ms), (1, since), "since when it was first seen");
+
+    tree.declare_members(Members { sealed: [z.clone()].into(), ..Members::default() });
+    assert!(tree.seed_lacks().is_empty());
+    seed(&tree, &giver).await.expect("nobody waits for z");
+    assert!(tree.seed_wish().is_none() && tree.get("us/7").is_some() && tree.get("us/z").is_none());
+
+    // What it wrote is covered here: it comes with another seed or never.
+    assert!(!tree.let_return(&b).await.expect("stored") && tree.let_return(&z).await.expect("stored"));
+    tree.declare_members(Members::default());
+    assert!(refused(&tree).await.to_string().contains("writes of z"));
+    giver.enroll(&z, other.identity().incarnation).await.expect("enrolled");
+    giver.apply(ready_groups(&other).await).await.expect("applied");
+    seed(&tree, &giver).await.expect("taken");
+    assert!(tree.seed_wish().is_none() && tree.get("us/z").is_some());
 }
 
 #[test]

@@ -93,6 +93,12 @@ impl SnapshotHeader {
         if length < PREFIX_BYTES + 8 { Err(FormatError::Short(WHAT)) } else { Ok(length) }
     }
 
+    /// Reads the header that some bytes begin with, once all of it is there.
+    pub(in crate::tree) fn front(bytes: &[u8]) -> Result<Option<Self>, FormatError> {
+        let Some(prefix) = bytes.get(..PREFIX_BYTES) else { return Ok(None) };
+        bytes.get(..Self::length(prefix)?).map(Self::decode).transpose()
+    }
+
     /// Reads a header back, checksum included.
     pub(in crate::tree) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         if Self::length(bytes)? != bytes.len() {

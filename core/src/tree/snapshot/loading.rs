@@ -79,6 +79,7 @@ pub(in crate::tree) async fn load(
     }
     state.index_sorted(table(tags, tasks).await?);
     let dropped = file.footer.entries.saturating_sub(state.len() as u64);
+    state.unheld.keys = dropped;
     if dropped > 0 {
         tracing::info!(entries = dropped, %interest, "keys of a snapshot are not held any more");
     }

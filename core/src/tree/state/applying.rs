@@ -18,6 +18,8 @@ pub(in crate::tree) struct GroupOutcome {
     pub(in crate::tree) conflicts: u64,
     /// Whether a record of it lost.
     pub(in crate::tree) lost: bool,
+    /// Records of keys that are not held.
+    pub(in crate::tree) unheld: u64,
 }
 
 /// A record on its way into the state.
@@ -52,6 +54,7 @@ impl State {
             self.progress.frontier.raise(origin, framed.frame.closed);
         }
         self.next_lsn = group.next_lsn();
+        self.unheld.records += outcome.unheld;
         if group.next_lsn() <= self.superseded.settled() {
             // The state was taken later than this group: it may lose against what it was stronger than, and its
             // conflicts have been counted.
@@ -156,6 +159,7 @@ impl State {
         outcome: &mut GroupOutcome,
     ) -> bool {
         if record.kind != Kind::Mark && !self.interest.wants(record) {
+            outcome.unheld += 1;
             return false;
         }
         let value = match record.kind {

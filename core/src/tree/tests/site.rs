@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::meta::MemMeta;
 use crate::metrics::Metrics;
 use crate::random::Random;
-use crate::record::MergeMode;
+use crate::record::{Interest, MergeMode};
 use crate::tasks::{Tasks, Threads};
 use crate::tree::{Consistency, Tree, TreeConfig, TreeMetrics};
 use crate::wal::file::FileStorage;
@@ -52,6 +52,7 @@ pub(in crate::tree) struct Site {
     pub(in crate::tree) letters: MemMeta,
     random: Random,
     pub(in crate::tree) limits: Limits,
+    pub(in crate::tree) interest: Interest,
     pub(in crate::tree) tasks: Tasks,
     pub(in crate::tree) threads: Threads,
 }
@@ -64,6 +65,7 @@ impl Site {
             letters: MemMeta::new(),
             random: Random::from_seed(seed),
             limits: Limits::tiny(),
+            interest: Interest::all(),
             tasks: Tasks::new(Threads::Inline),
             threads: Threads::Inline,
         }
@@ -92,7 +94,7 @@ impl Site {
             partitions: 4,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
-            interest: crate::record::Interest::all(),
+            interest: self.interest.clone(),
             limits: self.limits.clone(),
             disk,
             clock: Arc::new(clock),

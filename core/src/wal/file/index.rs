@@ -11,7 +11,7 @@ use crate::causal::OriginMarks;
 use crate::disk::DiskFile;
 use crate::id::{GroupSequence, Hlc, Lsn, Offset, OriginTag, PartitionId};
 use crate::limits::MAX_PARTITIONS;
-use crate::record::{FramedBlock, Group};
+use crate::record::{FramedBlock, Group, Kind};
 
 /// A mark for every so many bytes.
 const MARK_BYTES: u64 = if cfg!(test) { 300 } else { 64 * 1024 };
@@ -113,7 +113,8 @@ impl Contents {
     }
 }
 
-/// Records that count, and their bytes, by partition.
+/// Records that count, and their bytes, by partition. The mark of a cover is in no place of a partition: it stands for what was
+/// left out.
 fn tally(framed: &FramedBlock) -> [(u64, u64); MAX_PARTITIONS as usize] {
     let mut tally = [(0, 0); MAX_PARTITIONS as usize];
     let mut records = framed.block.records();
@@ -122,6 +123,7 @@ fn tally(framed: &FramedBlock) -> [(u64, u64); MAX_PARTITIONS as usize] {
         let bytes = left - records.left() - records.lead();
         left = records.left();
         match tally.get_mut(record.partition.index()) {
+            Some(_) if skip == 0 && record.offset.is_some() && record.kind == Kind::Mark => {}
             Some((count, sum)) if skip == 0 => {
                 *count += 1;
                 *sum += bytes as u64;
