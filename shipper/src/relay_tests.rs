@@ -3,7 +3,7 @@
 use tidewire_core::causal::VersionVector;
 use tidewire_core::feed::{FeedReader, FeedSource};
 use tidewire_core::id::{Incarnation, Offset, PartitionId, TreeName};
-use tidewire_core::record::{BlockBuilder, Mutation};
+use tidewire_core::record::{Block, BlockBuilder, Mutation};
 use tidewire_core::sink::MemFeed;
 use tidewire_core::transport::marks::{decode_offsets, encode_origin, encode_vector};
 use tidewire_core::transport::pages::{Assembler, Page};

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tidewire_core::causal::VersionVector;
 use tidewire_core::feed::{Batch, FeedReader, FeedSource};
 use tidewire_core::id::{Incarnation, Lsn, Offset, OriginTag, PartitionId, TreeName};
-use tidewire_core::record::{BlockBuilder, Mutation};
+use tidewire_core::record::{Block, BlockBuilder, Mutation};
 use tidewire_core::sink::MemFeed;
 use tidewire_core::transport::marks::encode_origin;
 use tidewire_core::transport::pages::{Assembler, Page};

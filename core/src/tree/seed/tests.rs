@@ -10,7 +10,7 @@ use crate::causal::{OriginMarks, Watermark, Watermarks};
 use crate::disk::MemDisk;
 use crate::error::{Error, ErrorKind};
 use crate::id::{ClusterId, Hlc, Incarnation, Lsn, Offset, OriginTag, PartitionId, Version};
-use crate::record::Interest;
+use crate::record::{Coverage, Interest};
 use crate::tree::ranges::{Cut, RangeTombstones};
 use crate::tree::target::Progress;
 use crate::tree::tests::{Site, ready_groups};
@@ -186,7 +186,13 @@ async fn a_giver_that_lacks_what_was_passed_over_is_found_out_by_its_first_bytes
     for (name, origin) in [(&b, &giver), (&z, &other)] {
         tree.enroll(name, origin.identity().incarnation).await.expect("enrolled");
     }
-    tree.apply(ready_groups(&other).await).await.expect("applied");
+    let mut left_out = ready_groups(&other).await;
+    for group in &mut left_out {
+        for (block, _) in &mut group.blocks {
+            *block = Coverage::of(block).cover(group.origin, group.incarnation);
+        }
+    }
+    tree.apply(left_out).await.expect("applied");
     drop(tree);
     here.interest = Interest::all();
     let tree = here.open(Arc::new(disk.crash(1))).await.expect("opens");
