@@ -289,14 +289,6 @@ impl Tree {
             },
             recovered.start,
         );
-        let (watched, stop) = (writer.clone(), config.tasks.stop_token());
-        config.tasks.spawn(format!("deadlines of {}", config.name), async move {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => {}
-                () = watched.watch_deadlines() => {}
-            }
-        });
         let gauges = TreeGauges::new(&config.tree_metrics, &config.name);
         let tree = Self(Arc::new(Inner {
             identity,
@@ -313,9 +305,21 @@ impl Tree {
             letters: config.letters,
             tasks: config.tasks,
         }));
+        tree.watch_deadlines();
         tree.keep_snapshots();
         tree.unpack();
         tree
+    }
+
+    fn watch_deadlines(&self) {
+        let (watched, stop) = (self.0.writer.clone(), self.0.tasks.stop_token());
+        self.0.tasks.spawn(format!("deadlines of {}", self.0.identity.tree), async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = watched.watch_deadlines() => {}
+            }
+        });
     }
 
     /// Gives the rows of the snapshot that the tree was opened by memory of their own, in small steps: until then a row
