@@ -39,12 +39,13 @@ struct ChangeJson<'a> {
     version: String,
     hlc_ms: u64,
     origin: &'a str,
-    dot: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dot: Option<String>,
     cursor: String,
 }
 
 /// Appends a change as one object, without a line break. A range delete has its first key and the one after its last.
-/// Maintenance is nothing that anybody is told.
+/// A row of the state has no dot. Maintenance is nothing that anybody is told.
 pub fn write_change(into: &mut Vec<u8>, tree: &TreeName, view: &dyn ChangeView, change: &Change) {
     let (op, has_value) = match change.kind {
         Kind::Set => ("set", true),
@@ -56,7 +57,6 @@ pub fn write_change(into: &mut Vec<u8>, tree: &TreeName, view: &dyn ChangeView, 
     let (key, key_base64) = text_or_base64(&change.key);
     let (end_key, end_key_base64) = change.end_key.as_deref().map_or((None, None), text_or_base64);
     let (value, value_base64) = if has_value { text_or_base64(&change.value) } else { (None, None) };
-    let dot = &change.dot;
     let json = ChangeJson {
         tree: tree.as_str(),
         key,
@@ -70,7 +70,7 @@ pub fn write_change(into: &mut Vec<u8>, tree: &TreeName, view: &dyn ChangeView, 
         version: format!("{}@{origin}", change.version.hlc),
         hlc_ms: change.version.hlc.millis(),
         origin: &origin,
-        dot: format!("{}/{}/{}", view.origin_name(dot.origin), dot.partition, dot.offset),
+        dot: change.dot.map(|dot| format!("{origin}/{}/{}", dot.partition, dot.offset)),
         cursor: change.cursor.to_string(),
     };
     serde_json::to_writer(into, &json).expect("plain data into memory always serializes");

@@ -108,6 +108,10 @@ position!(
     /// Number of a page within a session.
     PageId
 );
+position!(
+    /// Number of the last seed that a tree has taken over: zero before the first one, larger with each.
+    SeedNumber
+);
 
 /// Hybrid logical clock reading: 48 bits of milliseconds since 1970, 16 bits of counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

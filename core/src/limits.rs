@@ -60,6 +60,8 @@ pub struct Limits {
     /// Most keys that one range delete removes at its origin, in keys that hold a value: each becomes a tombstone
     /// while the tree stands still, and a message in a sink that has no ranges.
     pub range_delete_keys: usize,
+    /// How long the runner of a sink may show no sign of life before another one takes over, and it stops itself.
+    pub lease_ttl: Duration,
     /// A snapshot is written when the log since the last one has more bytes than this, and than that snapshot.
     pub snapshot_log_bytes: u64,
     /// A clean stop writes a snapshot when the log since the last one has so many bytes: about a second of replay.
@@ -112,6 +114,7 @@ impl Default for Limits {
             fill_slice_bytes: 1024 * 1024,
             fill_bytes_per_second: 512 * 1024 * 1024,
             range_delete_keys: 100_000,
+            lease_ttl: Duration::from_secs(15),
             snapshot_log_bytes: 256 * 1024 * 1024,
             snapshot_stop_bytes: 64 * 1024 * 1024,
             snapshot_stop_records: 500_000,

@@ -39,7 +39,7 @@ pub fn spawn(
     let (settings, news) = (config.settings.pump.clone(), config.news.clone());
     let shipper = Shipper::new(config, log.clone(), checkpoint);
     let board = shipper.board();
-    let pump = Pump { name, log, settings, random, checkpoint, on_durable, letters: None, news };
+    let pump = Pump { name, log, settings, random, checkpoint, on_durable, letters: None, news, fill: None };
     ShipperHandle { pump: Some(pump.spawn(tasks, Box::new(shipper))), board }
 }
 

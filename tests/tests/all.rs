@@ -24,6 +24,7 @@ mod reaping;
 mod relay;
 mod retention;
 mod roll;
+mod seeded_sinks;
 mod simulation;
 mod sinks;
 mod snapshots;

@@ -1,10 +1,24 @@
 //! Logs that are collected all the time, under faults, keep what a peer or a restart still needs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
+use tidewire::config::TreeConfig;
 use tidewire::status::PeerState;
-use tidewire_core::id::Lsn;
+use tidewire::{Cluster, ClusterConfig};
+use tidewire_core::disk::MemDisk;
+use tidewire_core::error::MetaError;
+use tidewire_core::id::{ClusterId, Lsn};
+use tidewire_core::limits::Limits;
+use tidewire_core::meta::{MemMeta, MetaChange, MetaStore};
+use tidewire_core::random::Random;
+use tidewire_core::sink::MemDestination;
+use tidewire_core::transport::MemNetwork;
 use tidewire_tests::{Site, Workload, World, seeds, virtual_time};
+use tokio::time::sleep;
 
 #[test]
 fn f11_no_collector_takes_what_a_peer_or_a_restart_still_needs() {
@@ -42,4 +56,71 @@ fn f11_no_collector_takes_what_a_peer_or_a_restart_still_needs() {
     }
     println!("{collected} passes, {trimmed} logs trimmed at the end");
     assert!(trimmed > 0 && collected > 0, "{collected} passes, {trimmed} logs trimmed");
+}
+
+/// A store whose next look at the consumers of a log is held up by a second.
+#[derive(Clone, Default)]
+struct Slow {
+    inner: MemMeta,
+    armed: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl MetaStore for Slow {
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, MetaError> {
+        self.inner.get(key).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<(String, Bytes)>, MetaError> {
+        let listed = self.inner.list(prefix).await;
+        let armed = self.armed.load(Ordering::Relaxed);
+        if prefix.starts_with("cursor/") && armed > 0 {
+            self.armed.store(armed - 1, Ordering::Relaxed);
+            sleep(Duration::from_secs(1)).await;
+        }
+        listed
+    }
+
+    async fn commit(&self, changes: Vec<MetaChange>) -> Result<(), MetaError> {
+        self.inner.commit(changes).await
+    }
+}
+
+#[test]
+fn f33_a_sink_that_is_added_within_a_pass_finds_what_it_begins_with() {
+    // The pass looks at the consumers once or twice; the sink comes between each look and what follows from it.
+    for millis in [500, 1_500] {
+        virtual_time(async {
+            let (meta, network) = (Slow::default(), MemNetwork::new(&Random::from_seed(millis)));
+            let mut config = ClusterConfig::new("a", "/data/a");
+            config.trees = vec![TreeConfig::new("t")];
+            let cluster = Cluster::builder(config)
+                .disk(Arc::new(MemDisk::new()))
+                .meta(Arc::new(meta.clone()))
+                .transport(Arc::new(network.endpoint(&ClusterId::new("a").expect("a name"))))
+                .random(Random::from_seed(millis))
+                .limits(Limits::tiny())
+                .simulated(Duration::from_millis(1))
+                .open()
+                .await
+                .expect("opens");
+            let tree = cluster.tree("t").await.expect("open");
+            for key in 0..200 {
+                tree.put(format!("key {key:03}"), vec![7; 100]).await.expect("written");
+            }
+            meta.armed.store(2, Ordering::Relaxed);
+            let destination = MemDestination::new();
+            let adding = async {
+                sleep(Duration::from_millis(millis)).await;
+                cluster.add_sink("t", "out", destination.sink()).await.expect("a new sink");
+            };
+            let (report, ()) = tokio::join!(cluster.gc("t", false), adding);
+            assert!(report.expect("a pass").trimmed_records > 0, "it took what a sink might begin with");
+            sleep(Duration::from_secs(30)).await;
+            let sinks = cluster.status().sinks;
+            assert_eq!(sinks[0].state, "caught_up", "{sinks:?}");
+            assert_eq!(destination.held().len(), 200);
+            cluster.shutdown().await.expect("stops");
+        });
+    }
 }

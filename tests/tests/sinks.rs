@@ -37,7 +37,8 @@ fn demand(seed: u64, tree: &Tree, destination: &MemDestination) -> u64 {
     let mut seen: BTreeMap<Dot, Vec<u8>> = BTreeMap::new();
     let mut again = 0;
     for change in destination.changes() {
-        if seen.insert(change.dot, change.key.to_vec()).is_some() {
+        let dot = change.dot.expect("nothing was seeded");
+        if seen.insert(dot, change.key.to_vec()).is_some() {
             again += 1;
             continue;
         }
@@ -96,7 +97,7 @@ fn f61_a_destination_ends_with_what_the_tree_holds_and_the_versions_of_a_key_ris
                 let kinds = destination
                     .changes()
                     .iter()
-                    .map(|change| change.dot)
+                    .filter_map(|change| change.dot)
                     .collect::<std::collections::BTreeSet<_>>();
                 conflicts += records.saturating_sub(kinds.len() as u64);
             }

@@ -16,6 +16,10 @@ use crate::config::{self, ClusterConfig};
 use crate::http::{HttpConfig, HttpServer};
 use crate::local::runtime;
 
+/// A token that is shorter can be guessed; a longer one does not fit the headers.
+const MIN_TOKEN_BYTES: usize = 16;
+const MAX_TOKEN_BYTES: usize = 4_096;
+
 /// The arguments of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -52,7 +56,8 @@ fn raise_open_files() {
 
 async fn serve(config: ClusterConfig, file: &Path) -> Result<ExitCode, Error> {
     let mut signals = Signals::new()?;
-    let http = HttpConfig::new(config.listen.http, &config.limits());
+    let mut http = HttpConfig::new(config.listen.http, &config.limits());
+    http.token = config.listen.token_file.as_deref().map(token).transpose()?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         cluster = config.cluster.id,
@@ -102,6 +107,29 @@ async fn serve(config: ClusterConfig, file: &Path) -> Result<ExitCode, Error> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// The token that requests have to present: the first line of a file that nobody else should be able to read.
+fn token(file: &Path) -> Result<String, Error> {
+    #[expect(clippy::disallowed_methods, reason = "what is read once at the start of the process is no data")]
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let said = format!(
+            "listen.token_file: {} cannot be read: {error}; write the token into it, or leave the key out",
+            file.display()
+        );
+        Error::new(ErrorKind::Invalid, said)
+    })?;
+    let token = text.trim();
+    let fits = (MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&token.len())
+        && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !fits {
+        let said = format!(
+            "listen.token_file: {} holds no token: {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} visible ASCII characters on one line, for example of `openssl rand -hex 32`",
+            file.display()
+        );
+        return Err(Error::new(ErrorKind::Invalid, said));
+    }
+    Ok(token.to_owned())
 }
 
 /// What a signal asks for.

@@ -159,6 +159,7 @@ fn held_by(hold: &ReapHold) -> String {
         ReapHold::Origin(name) => format!("writes of {name} that may still come"),
         ReapHold::Consumer(name) => format!("{name}, which has not acknowledged more of the log"),
         ReapHold::Unheard(name) => format!("{name}, which was not heard since the start"),
+        ReapHold::Unfilled(name) => format!("{name}, which has not delivered what the last seed brought"),
         ReapHold::Seed => "the seed that this tree waits for".to_owned(),
         ReapHold::Reading => "a snapshot that is written or sent".to_owned(),
         ReapHold::Parked => "a write that is kept aside".to_owned(),

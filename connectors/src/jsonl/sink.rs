@@ -24,6 +24,8 @@ struct Run {
     ctx: SinkContext,
     written: Cursor,
     durable: Cursor,
+    /// Lines were appended since the last sync.
+    appended: bool,
 }
 
 impl JsonlSink {
@@ -59,7 +61,7 @@ impl Sink for JsonlSink {
     async fn resume(&mut self, ctx: &SinkContext) -> Result<Option<Cursor>, SinkError> {
         self.output.open(&ctx.tasks).await?;
         let start = ctx.checkpoint;
-        self.run = Some(Run { ctx: ctx.clone(), written: start, durable: start });
+        self.run = Some(Run { ctx: ctx.clone(), written: start, durable: start, appended: false });
         Ok(None) // a file of lines knows no position: go on at the checkpoint
     }
 
@@ -68,6 +70,7 @@ impl Sink for JsonlSink {
         let run = self.run();
         let lines = lines(&run.ctx, &batch);
         if !lines.is_empty() {
+            run.appended = true; // rows of the state do not move the cursor, and are to be synced all the same
             output.append(&run.ctx.tasks, lines).await?;
         }
         run.written = batch.end(); // also of a batch without records: it moves the cursor
@@ -85,9 +88,9 @@ impl Sink for JsonlSink {
     async fn sync(&mut self) -> Result<Cursor, SinkError> {
         let output = self.output.clone();
         let run = self.run();
-        if run.durable.lsn < run.written.lsn {
+        if run.appended || run.durable.lsn < run.written.lsn {
             output.sync(&run.ctx.tasks).await?;
-            run.durable = run.written;
+            (run.durable, run.appended) = (run.written, false);
         }
         Ok(run.durable)
     }

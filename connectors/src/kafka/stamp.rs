@@ -11,7 +11,8 @@ use tidewire_core::tree::{Change, ChangeView};
 pub(super) const ORIGIN: &str = "tw-origin";
 /// Its clock reading, a decimal number.
 pub(super) const HLC: &str = "tw-hlc";
-/// Its identity: `origin/partition/offset`, the partition that of the tree.
+/// Its identity: `origin/partition/offset`, the partition that of the tree. Missing where it is not known: what came with a
+/// seed, or lay below what the log retained.
 pub(super) const DOT: &str = "tw-dot";
 /// `set`, `delete` or `delete_range`.
 pub(super) const OP: &str = "tw-op";
@@ -34,7 +35,7 @@ impl Stamp {
             Kind::DeleteRange => "delete_range",
             Kind::Mark => "mark",
         };
-        let at = self.origin(view, change.dot.origin);
+        let at = self.origin(view, change.version.origin);
         let (origins, text) = (&self.origins, &mut self.text);
         let name = origins[at].1.as_str();
         let mut write = |headers: OwnedHeaders, key, value: std::fmt::Arguments<'_>| {
@@ -45,8 +46,10 @@ impl Stamp {
         let headers = OwnedHeaders::new_with_capacity(5);
         let headers = headers.insert(Header { key: ORIGIN, value: Some(name) });
         let headers = write(headers, HLC, format_args!("{}", change.version.hlc));
-        let dot = &change.dot;
-        let headers = write(headers, DOT, format_args!("{name}/{}/{}", dot.partition, dot.offset));
+        let headers = match &change.dot {
+            Some(dot) => write(headers, DOT, format_args!("{name}/{}/{}", dot.partition, dot.offset)),
+            None => headers,
+        };
         let headers = headers.insert(Header { key: OP, value: Some(op) });
         match change.deadline_ms {
             Some(deadline) => write(headers, DEADLINE, format_args!("{deadline}")),

@@ -6,4 +6,4 @@ mod registry;
 
 #[cfg(any(test, feature = "test-util"))]
 pub use decoders::DECODERS;
-pub use registry::{Consumer, Registry, ReportOutcome, Window};
+pub use registry::{Consumer, Registry, ReportOutcome, SINK, Window, consumer_of};

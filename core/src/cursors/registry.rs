@@ -12,8 +12,16 @@ use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
-use crate::id::{Incarnation, Lsn, TreeName};
+use crate::id::{Incarnation, Lsn, SeedNumber, SinkName, TreeName};
 use crate::meta::{MetaChange, MetaStore};
+
+/// How names of sinks begin among the consumers of a log.
+pub const SINK: &str = "sink ";
+
+/// How a sink is named among the consumers of a log.
+pub fn consumer_of(sink: &SinkName) -> String {
+    format!("{SINK}{sink}")
+}
 
 /// One consumer: what it reported, and what of that is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +34,8 @@ struct Position {
     warned: bool,
     /// It has not said since the start from where it needs the log, and is expected to.
     awaited: bool,
+    /// The last seed of which a sink has delivered what the log does not hold, as it is stored.
+    filled: SeedNumber,
 }
 
 /// Where positions of a log can be at present.
@@ -71,10 +81,14 @@ type Log = Box<dyn Fn() -> Window + Send + Sync>;
 pub struct Registry {
     meta: Arc<dyn MetaStore>,
     prefix: String,
+    filled_prefix: String,
     consumers: Mutex<BTreeMap<String, Position>>,
     log: Option<Log>,
     /// Something was reported that is not stored.
     reported: Notify,
+    /// Held by a pass of the collector from its look at the consumers until it has done what it concludes from that, and
+    /// by whoever registers.
+    pass: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -90,13 +104,24 @@ impl Registry {
     /// When the store cannot be read, or holds something that is no position: then nothing is known, and nothing may be
     /// trimmed.
     pub async fn open(meta: Arc<dyn MetaStore>, tree: &TreeName) -> Result<Self, Error> {
-        let prefix = format!("cursor/{tree}/");
+        let (prefix, filled_prefix) = (format!("cursor/{tree}/"), format!("seeded/{tree}/"));
         let stored = read(meta.as_ref(), &prefix).await?;
-        let consumers = stored
+        let mut consumers: BTreeMap<_, _> = stored
             .into_iter()
             .map(|(name, stored)| (name, Position { reported: stored, stored, ..Position::default() }))
             .collect();
-        Ok(Self { meta, prefix, consumers: Mutex::new(consumers), log: None, reported: Notify::new() })
+        for (key, value) in meta.list(&filled_prefix).await? {
+            let number = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
+            let number: u64 = number.ok_or_else(|| {
+                Error::new(ErrorKind::Corrupt, format!("the stored number {key} cannot be read"))
+            })?;
+            if let Some(position) = consumers.get_mut(&key[filled_prefix.len()..]) {
+                position.filled = SeedNumber::new(number);
+            }
+        }
+        let consumers = Mutex::new(consumers);
+        let (reported, pass) = (Notify::new(), tokio::sync::Mutex::default());
+        Ok(Self { meta, prefix, filled_prefix, consumers, log: None, reported, pass })
     }
 
     /// The same, with a log that reports are checked against before they count.
@@ -105,7 +130,8 @@ impl Registry {
         Self { log: Some(Box::new(log)), ..self }
     }
 
-    /// Registers a consumer, durably, and returns its stored position. Repeating it is harmless.
+    /// Registers a consumer, durably, and returns its stored position. Repeating it is harmless. One that is new waits for the
+    /// end of a pass of the collector: whatever is in the log when this returns, nothing goes that it may need.
     ///
     /// # Errors
     /// When it cannot be stored.
@@ -113,8 +139,14 @@ impl Registry {
         if let Some(position) = self.consumers.lock().get(consumer) {
             return Ok(position.stored);
         }
+        let _no_pass = self.pass.lock().await;
         self.meta.commit(vec![MetaChange::put(self.key(consumer), Bytes::new())]).await?;
         Ok(self.consumers.lock().entry(consumer.to_owned()).or_default().stored)
+    }
+
+    /// Keeps new consumers out while a pass concludes from those that there are. Take it before the look at them.
+    pub async fn begin_pass(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.pass.lock().await
     }
 
     /// Takes over how far a consumer is; stored with the next flush. A position behind the one known in the same
@@ -162,8 +194,8 @@ impl Registry {
             let moved = position.reported != Some(cursor);
             // Who says where to begin was heard; who reports progress has been before.
             let awaited = position.awaited && !may_go_back;
-            *position =
-                Position { reported: Some(cursor), stored: position.stored, awaited, ..Position::default() };
+            let Position { stored, filled, .. } = *position;
+            *position = Position { reported: Some(cursor), stored, awaited, filled, ..Position::default() };
             if moved {
                 self.reported.notify_one();
             }
@@ -238,9 +270,46 @@ impl Registry {
         let put = MetaChange::put(self.key(consumer), cursor.to_string().into_bytes());
         self.meta.commit(vec![fence, put]).await?;
         if let Some(position) = self.consumers.lock().get_mut(consumer) {
-            *position = Position { reported: Some(cursor), stored: Some(cursor), ..Position::default() };
+            let filled = position.filled;
+            *position =
+                Position { reported: Some(cursor), stored: Some(cursor), filled, ..Position::default() };
         }
         Ok(())
+    }
+
+    /// Stores that a sink has delivered what a seed brought, in one transaction with what must hold for it. Its position
+    /// lies behind that already.
+    ///
+    /// # Errors
+    /// As [`store`](Self::store).
+    pub async fn store_filled(
+        &self,
+        consumer: &str,
+        seed: SeedNumber,
+        fence: MetaChange,
+    ) -> Result<(), Error> {
+        if self.filled(consumer) >= seed {
+            return Ok(());
+        }
+        let put = MetaChange::put(self.filled_key(consumer), seed.to_string().into_bytes());
+        self.meta.commit(vec![fence, put]).await?;
+        if let Some(position) = self.consumers.lock().get_mut(consumer) {
+            position.filled = seed;
+        }
+        Ok(())
+    }
+
+    /// The last seed of which a sink has delivered what it brought.
+    pub fn filled(&self, consumer: &str) -> SeedNumber {
+        self.consumers.lock().get(consumer).map_or(SeedNumber::ZERO, |position| position.filled)
+    }
+
+    /// The sink that is furthest behind the seeds, and the last seed of which it has delivered what it brought.
+    pub fn least_filled(&self) -> Option<(String, SeedNumber)> {
+        let consumers = self.consumers.lock();
+        let sinks = consumers.iter().filter(|(name, _)| name.starts_with(SINK));
+        let least = sinks.min_by_key(|(_, position)| position.filled);
+        least.map(|(name, position)| (name.clone(), position.filled))
     }
 
     /// Forgets a consumer, durably.
@@ -248,7 +317,8 @@ impl Registry {
     /// # Errors
     /// When it cannot be stored; the consumer stays.
     pub async fn remove(&self, consumer: &str) -> Result<(), Error> {
-        self.meta.commit(vec![MetaChange::Delete { key: self.key(consumer) }]).await?;
+        let keys = [self.key(consumer), self.filled_key(consumer)];
+        self.meta.commit(keys.map(MetaChange::delete).into()).await?;
         self.consumers.lock().remove(consumer);
         Ok(())
     }
@@ -290,6 +360,10 @@ impl Registry {
             .collect())
     }
 
+    fn filled_key(&self, consumer: &str) -> String {
+        format!("{}{consumer}", self.filled_prefix)
+    }
+
     fn key(&self, consumer: &str) -> String {
         format!("{}{consumer}", self.prefix)
     }
@@ -314,113 +388,5 @@ pub(super) fn decode(value: &[u8]) -> Option<Option<Cursor>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::meta::{FaultyMeta, MemMeta};
-
-    fn cursor(incarnation: u64, lsn: u64) -> Cursor {
-        Cursor { incarnation: Incarnation::new(incarnation), lsn: Lsn::new(lsn) }
-    }
-
-    async fn open(meta: &Arc<dyn MetaStore>) -> Registry {
-        Registry::open(meta.clone(), &TreeName::new("t").expect("name")).await.expect("opens")
-    }
-
-    #[tokio::test]
-    async fn f33_a_registration_is_durable_before_it_is_answered_and_holds_everything_until_a_report() {
-        let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
-        open(&meta).await.register("peer b").await.expect("registered");
-        assert_eq!(open(&meta).await.stored(), [("peer b".to_owned(), None)]);
-    }
-
-    #[tokio::test]
-    async fn f11_a_report_counts_when_it_is_stored_and_not_before() {
-        let faulty = FaultyMeta::new(Arc::new(MemMeta::new()));
-        let meta: Arc<dyn MetaStore> = Arc::new(faulty.clone());
-        let registry = open(&meta).await;
-        registry.register("peer b").await.expect("registered");
-        registry.report("peer b", cursor(1, 9));
-        assert_eq!(registry.stored(), [("peer b".to_owned(), None)]);
-        faulty.fail_next_commits(1);
-        registry.flush().await.expect_err("not stored");
-        assert_eq!(registry.stored(), [("peer b".to_owned(), None)]);
-        registry.flush().await.expect("stored");
-        assert_eq!(open(&meta).await.stored(), [("peer b".to_owned(), Some(cursor(1, 9)))]);
-    }
-
-    #[tokio::test]
-    async fn a_report_never_moves_back_but_a_new_incarnation_starts_anew() {
-        let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
-        let registry = open(&meta).await;
-        registry.report("stranger", cursor(1, 1));
-        registry.register("peer b").await.expect("registered");
-        for (reported, stored) in
-            [(cursor(1, 9), cursor(1, 9)), (cursor(1, 4), cursor(1, 9)), (cursor(2, 3), cursor(2, 3))]
-        {
-            registry.report("peer b", reported);
-            registry.flush().await.expect("stored");
-            assert_eq!(registry.stored(), [("peer b".to_owned(), Some(stored))]);
-        }
-        registry.remove("peer b").await.expect("removed");
-        assert_eq!(open(&meta).await.stored(), []);
-    }
-
-    fn window(floor: u64, head: u64) -> Window {
-        Window { incarnation: Incarnation::new(1), floor: Lsn::new(floor), head: Lsn::new(head) }
-    }
-
-    #[tokio::test]
-    async fn f05_a_report_outside_the_log_is_no_pin() {
-        let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
-        let registry = open(&meta).await.over(|| window(10, 20));
-        registry.register("peer b").await.expect("registered");
-        for (reported, outcome) in [
-            (cursor(1, 21), ReportOutcome::Refused),
-            (cursor(2, 15), ReportOutcome::Refused),
-            (cursor(1, 9), ReportOutcome::FellOff),
-        ] {
-            assert_eq!(registry.report("peer b", reported), outcome);
-            registry.flush().await.expect("nothing to store");
-            assert_eq!(registry.stored(), [("peer b".to_owned(), None)]);
-        }
-        assert!(registry.consumers()[0].fell_off);
-        assert_eq!(registry.report("peer b", cursor(1, 10)), ReportOutcome::Taken);
-        assert!(!registry.consumers()[0].fell_off, "it was seeded anew");
-        assert_eq!(registry.report("peer b", cursor(1, 20)), ReportOutcome::Taken);
-        assert_eq!(registry.report("peer b", cursor(1, 12)), ReportOutcome::Unmoved);
-        assert_eq!(registry.report("peer b", cursor(1, 3)), ReportOutcome::FellOff, "restored from a backup");
-        assert!(registry.consumers()[0].fell_off);
-        assert_eq!(registry.report("stranger", cursor(1, 12)), ReportOutcome::Unknown);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_stores_is_woken_by_a_report_and_by_nothing_else() {
-        let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
-        let registry = open(&meta).await;
-        registry.register("a").await.expect("stored");
-        let quiet = tokio::time::timeout(std::time::Duration::from_secs(3_600), registry.unstored());
-        assert!(quiet.await.is_err(), "nothing was reported");
-        for lsn in [3, 4] {
-            let report = async { assert_eq!(registry.report("a", cursor(1, lsn)), ReportOutcome::Taken) };
-            tokio::join!(registry.unstored(), report);
-            registry.unstored().await;
-            registry.flush().await.expect("stored");
-            let quiet = tokio::time::timeout(std::time::Duration::from_secs(3_600), registry.unstored());
-            assert!(quiet.await.is_err(), "all is stored");
-        }
-    }
-
-    #[tokio::test]
-    async fn f33_a_registry_that_cannot_be_read_is_an_error_and_not_an_empty_one() {
-        let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
-        let registry = open(&meta).await;
-        registry.register("peer b").await.expect("registered");
-        assert_eq!(registry.read_stored().await.expect("readable").len(), 1);
-        let key = "cursor/t/peer b".to_owned();
-        meta.commit(vec![MetaChange::Delete { key: key.clone() }]).await.expect("deleted");
-        registry.read_stored().await.expect_err("a consumer is missing");
-        meta.commit(vec![MetaChange::put(key, Bytes::from_static(b"nonsense"))]).await.expect("put");
-        registry.read_stored().await.expect_err("a position cannot be read");
-        assert!(Registry::open(meta, &TreeName::new("t").expect("name")).await.is_err());
-    }
-}
+#[path = "registry_tests.rs"]
+mod tests;

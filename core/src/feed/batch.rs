@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cursor::Cursor;
+use super::rows::StateRow;
 use crate::causal::OriginMarks;
 use crate::id::{Hlc, Lsn};
 use crate::record::Group;
@@ -22,9 +23,13 @@ pub struct Resolved {
 /// The stretch begins and ends with whole groups, but for two cases: a reading that goes on in the middle of a group, and
 /// a [`slice`](Self::slice), which a pump makes to find the record that a destination does not take. What lies outside of
 /// the stretch was handed over before, or will be, or is left out; decoding leaves it out.
+///
+/// Or rows of the state, at one place between two records: changes that are not in the log. Such a batch does not move the
+/// cursor.
 #[derive(Clone, Debug)]
 pub struct Batch {
     groups: Arc<[Arc<Group>]>,
+    rows: Arc<[StateRow]>,
     start: Cursor,
     end: Cursor,
     resolved: Option<Resolved>,
@@ -33,17 +38,22 @@ pub struct Batch {
 impl Batch {
     /// Groups from `start`; reading goes on at `end`.
     pub fn new(groups: Vec<Arc<Group>>, start: Cursor, end: Cursor) -> Self {
-        Self { groups: groups.into(), start, end, resolved: None }
+        Self { groups: groups.into(), rows: Arc::new([]), start, end, resolved: None }
     }
 
     /// Progress without records: the log ends at `end`, and this is what holds there.
     pub fn idle(end: Cursor, resolved: Resolved) -> Self {
-        Self { groups: Arc::new([]), start: end, end, resolved: Some(resolved) }
+        Self { resolved: Some(resolved), ..Self::progress(end, end) }
     }
 
     /// Progress without records: everything from `start` to `end` was left out by a filter.
     pub fn progress(start: Cursor, end: Cursor) -> Self {
-        Self { groups: Arc::new([]), start, end, resolved: None }
+        Self { groups: Arc::new([]), rows: Arc::new([]), start, end, resolved: None }
+    }
+
+    /// Rows of the state, which belong between what lies below `at` and what lies above.
+    pub fn of_rows(rows: Vec<StateRow>, at: Cursor) -> Self {
+        Self { rows: rows.into(), ..Self::progress(at, at) }
     }
 
     /// The part from `from` up to `to`, as far as it lies in this batch.
@@ -54,6 +64,7 @@ impl Batch {
         let touched = self.groups.iter().filter(|group| group.next_lsn() > from && group.first_lsn() < to);
         Self {
             groups: touched.cloned().collect(),
+            rows: self.rows.clone(),
             start: Cursor { lsn: from, ..self.start },
             end: Cursor { lsn: to, ..self.end },
             resolved: self.resolved.clone().filter(|_| to == self.end.lsn),
@@ -63,6 +74,11 @@ impl Batch {
     /// The groups that the batch touches, in log order.
     pub fn groups(&self) -> &[Arc<Group>] {
         &self.groups
+    }
+
+    /// Rows of the state, if it is made of such.
+    pub fn rows(&self) -> &[StateRow] {
+        &self.rows
     }
 
     /// Where it starts.
@@ -90,12 +106,13 @@ impl Batch {
         self.resolved.as_ref()
     }
 
-    /// Bytes of its groups in the log.
+    /// Bytes of its groups in the log, or of its rows.
     pub fn bytes(&self) -> u64 {
-        self.groups.iter().map(|group| group.stored_bytes()).sum()
+        self.groups.iter().map(|group| group.stored_bytes()).sum::<u64>()
+            + self.rows.iter().map(StateRow::bytes).sum::<u64>()
     }
 
-    /// How many records it holds.
+    /// How many records of the log it holds.
     pub fn records(&self) -> u64 {
         let blocks = self.groups.iter().flat_map(|group| group.blocks());
         blocks

@@ -4,8 +4,10 @@ mod batch;
 mod cursor;
 mod filtered;
 mod reader;
+mod rows;
 
 pub use batch::{Batch, Resolved};
 pub use cursor::Cursor;
 pub use filtered::{FeedOptions, FilteredBatch};
 pub use reader::{FeedError, FeedReader, FeedSource};
+pub use rows::{StateRow, StateRows};

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::report::GcReport;
 use super::retention::{Holder, Retention};
-use crate::cursors::Registry;
+use crate::cursors::{Consumer, Registry};
 use crate::error::Error;
 use crate::id::Lsn;
-use crate::tree::{LogView, ReapTerms, Tree};
+use crate::tree::{ChangeView, LogView, ReapTerms, Tree};
 
 /// How a pass is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,12 +35,12 @@ pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> 
     let (before, incarnation) = (tree.bounds(), tree.identity().incarnation);
     let aged = wal_retention.map_or(Lsn::ZERO, |age| tree.first_younger(age));
     let parked_from = tree.parked_from();
-    let decide = |checkpoint| {
-        Retention::decide(consumers.clone(), checkpoint, incarnation, &before)
+    let decide = |consumers: &[Consumer], checkpoint| {
+        Retention::decide(consumers.to_vec(), checkpoint, incarnation, &before)
             .aged(aged, &before, checkpoint)
             .blocked(parked_from, &before)
     };
-    let wanted = decide(before.next);
+    let wanted = decide(&consumers, before.next);
     let mut snapshots = 0;
     // Two snapshots are kept, and opening must be possible by the older one.
     while may_snapshot && snapshots < 2 && snapshot_frees_something(tree, wanted.keep) {
@@ -50,9 +50,13 @@ pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> 
         }
         tree.snapshot().await?;
     }
+    // Snapshots take their time. From here on nobody registers who might need what goes: whoever did meanwhile counts.
+    let _nobody_comes = registry.begin_pass().await;
+    let consumers = registry.read_stored().await?;
+    let least = registry.least_filled();
     let checkpoint = tree.checkpoint();
     // A dry run that would take snapshots reports what is left after them.
-    let retention = if dry_run && snapshots > 0 { wanted } else { decide(checkpoint) };
+    let retention = if dry_run && snapshots > 0 { wanted } else { decide(&consumers, checkpoint) };
     let after =
         if dry_run { tree.bounds_after_trim(retention.keep) } else { tree.trim(retention.keep).await? };
     let asked = Retention::of_consumers(consumers, incarnation, &after);
@@ -64,6 +68,8 @@ pub async fn collect(tree: &Tree, registry: &Registry, options: PassOptions) -> 
             Holder::Nobody | Holder::Checkpoint | Holder::Age | Holder::DeadLetters => None,
         },
         unheard: registry.unheard(),
+        filled: least.as_ref().map(|(_, seed)| *seed),
+        unfilled: least.filter(|(_, seed)| *seed < tree.seeded()).map(|(sink, _)| sink),
     };
     let reaping = tree.reap(&terms).await?;
     let bytes_after = |lsn: Lsn| LogView::bytes_after(tree, lsn);

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::dead_letters::DeadLetters;
+use super::fill::Fill;
 use super::metrics::SinkSeries;
 use super::pump::PumpLog;
 use super::pump_handle::{PumpHandle, PumpState};
@@ -14,7 +15,7 @@ use super::runner::SinkRunner;
 use super::sink_status::{SinkState, SinkStatus};
 use crate::clock::WallClock;
 use crate::feed::Cursor;
-use crate::id::Lsn;
+use crate::id::{Lsn, SeedNumber};
 use crate::latest::Latest;
 
 /// Where the runner is.
@@ -36,6 +37,11 @@ struct Now {
     pump: Option<PumpHandle>,
     durable: Option<Cursor>,
     stored: Option<Cursor>,
+    /// It has no position before it has delivered what lies below the first one.
+    owes: bool,
+    /// The last seed of which it has delivered what came, as the registry knows it, and since it holds its lease.
+    has: SeedNumber,
+    filled: Option<SeedNumber>,
     delivered: u64,
     behind_since_ms: Option<u64>,
     wants_pause: bool,
@@ -110,9 +116,27 @@ impl Board {
         self.now.lock().stored = Some(cursor);
     }
 
-    /// What was durable last.
+    /// What it lacks that the log does not hold. If that lies below its first position, it has none before it has that.
+    pub(super) fn lacks(&self, fill: &Fill) {
+        let mut now = self.now.lock();
+        (now.owes, now.has, now.filled) = (fill.below.is_some(), fill.seed, None);
+    }
+
+    /// It has delivered what came with a seed, and what lay below its first position.
+    pub(super) fn filled(&self, seed: SeedNumber) {
+        let mut now = self.now.lock();
+        (now.owes, now.has, now.filled) = (false, seed, Some(seed));
+    }
+
+    /// The last seed of which it has delivered what came, since it holds its lease.
+    pub(super) fn last_filled(&self) -> Option<SeedNumber> {
+        self.now.lock().filled
+    }
+
+    /// What was durable last, if that is a position to begin from.
     pub(super) fn durable(&self) -> Option<Cursor> {
-        self.now.lock().durable
+        let now = self.now.lock();
+        now.durable.filter(|_| !now.owes)
     }
 
     pub(super) fn wants_stop(&self) -> bool {
@@ -142,9 +166,11 @@ impl Board {
     /// The status now. Also brings the gauges up to date.
     pub(super) fn status(&self) -> SinkStatus {
         let (pump, phase) = (self.pump().map(|pump| pump.status()), self.phase.get());
-        let (durable, stored, delivered, reason) = {
+        let seeded = self.log.seeded();
+        let (durable, stored, delivered, reason, lacks) = {
             let now = self.now.lock();
-            (now.durable, now.stored, now.delivered, now.reason.clone())
+            let lacks = now.owes || now.has < seeded;
+            (now.durable, now.stored, now.delivered, now.reason.clone(), lacks)
         };
         let end = self.log.end();
         let from =
@@ -168,6 +194,10 @@ impl Board {
                     (SinkState::Stalled, Some(said))
                 }
                 (PumpState::Resuming, None) => (SinkState::Starting, pump.error.clone()),
+                (PumpState::Running | PumpState::CaughtUp, None) if lacks => (
+                    SinkState::Running,
+                    Some("it lacks what came with a seed, or lies below its log".to_owned()),
+                ),
                 (PumpState::Running | PumpState::CaughtUp, None) if lag_entries == 0 => {
                     (SinkState::CaughtUp, None)
                 }

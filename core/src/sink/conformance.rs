@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 use super::contract::{Sink, SinkContext};
 use super::mem_feed::MemFeed;
-use crate::feed::{Batch, Cursor, FeedSource};
-use crate::id::Lsn;
+use crate::feed::{Batch, Cursor, FeedSource, StateRow};
+use crate::id::{Hlc, Lsn, Version};
 use crate::random::Random;
 use crate::record::{Kind, Mutation};
 use crate::tasks::{Tasks, Threads};
@@ -56,6 +56,7 @@ pub async fn conformance(make: impl AsyncFn() -> Box<dyn SinkRig>) {
     Trial::new(make().await).what_was_answered_once_is_not_answered_again().await;
     Trial::new(make().await).a_wait_that_is_dropped_loses_nothing().await;
     Trial::new(make().await).progress_without_records_moves_the_cursor().await;
+    Trial::new(make().await).rows_of_the_state_are_durable_after_a_sync().await;
     Trial::new(make().await).the_changes_of_a_key_keep_their_order_and_deletes_are_deletes().await;
     Trial::new(make().await).a_crash_loses_nothing_behind_the_last_answer().await;
     Trial::new(make().await).a_second_run_claims_nothing_of_the_first().await;
@@ -249,6 +250,33 @@ impl Trial {
             .expect("progress is no error");
         assert_eq!(self.sync(sink.as_mut()).await, further, "{CLAIM}");
         self.demand(written, CLAIM).await;
+    }
+
+    async fn rows_of_the_state_are_durable_after_a_sync(mut self) {
+        const CLAIM: &str = "rows of the state are durable after a sync, though they do not move the cursor";
+        let mut sink = self.rig.sink().await;
+        let mut at = self.resume(sink.as_mut(), self.start()).await;
+        for round in 0..3_u64 {
+            let version = Version { hlc: Hlc::new(round), origin: self.log.identity().origin() };
+            let row = |key: String, value: Option<Bytes>| StateRow {
+                key: key.into(),
+                value,
+                deadline_ms: None,
+                version,
+            };
+            let rows = vec![row(format!("row-{round}"), Some("a value".into())), row("gone".into(), None)];
+            let wanted = rows.iter().map(|row| Held { key: row.key.clone(), value: row.value.clone() });
+            let wanted: Vec<Held> = wanted.collect();
+            let written = timeout(PATIENCE, sink.write(Batch::of_rows(rows, at))).await;
+            written.expect("write: no answer").expect("write: an error without a cause");
+            assert_eq!(self.sync(sink.as_mut()).await, at, "{CLAIM}");
+            let held = self.rig.held().await;
+            for row in wanted {
+                assert!(held.contains(&row), "{CLAIM}: {row:?} is not in the destination");
+            }
+            at = self.write(sink.as_mut()).await;
+            assert_eq!(self.sync(sink.as_mut()).await, at, "{CLAIM}: and the log goes on");
+        }
     }
 
     async fn the_changes_of_a_key_keep_their_order_and_deletes_are_deletes(mut self) {

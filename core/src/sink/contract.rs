@@ -44,7 +44,8 @@ pub trait Sink: Send {
     async fn resume(&mut self, ctx: &SinkContext) -> Result<Option<Cursor>, SinkError>;
 
     /// Takes a batch over; may wait, which pushes back on the feed. Not cancel-safe, and never cancelled but by the end
-    /// of the run. A batch without records is progress of the cursor and of what is resolved, not a barrier.
+    /// of the run. A batch without records is progress of the cursor and of what is resolved, not a barrier. One with rows of
+    /// the state has changes and does not move the cursor: [`durable`](Self::durable) owes nothing for it, `sync` does.
     ///
     /// # Errors
     /// Any error ends the run.

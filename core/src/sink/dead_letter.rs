@@ -38,7 +38,7 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    pub(super) fn new(at: Cursor, change: &Change, error: String, parked_ms: u64) -> Self {
+    pub(super) fn new(at: Cursor, (change, dot): (&Change, Dot), error: String, parked_ms: u64) -> Self {
         Self {
             at,
             kind: change.kind,
@@ -47,7 +47,7 @@ impl DeadLetter {
             value: Bytes::copy_from_slice(&change.value),
             deadline_ms: change.deadline_ms,
             version: change.version,
-            dot: change.dot,
+            dot,
             error,
             parked_ms,
         }
@@ -121,7 +121,12 @@ mod tests {
         let expiring = Mutation { deadline_ms: Some(9), ..Mutation::set("a key", vec![7; 20]) };
         log.push(&[expiring, Mutation::delete_range("a", "b")]);
         for change in log.decode(&log.whole(), Lsn::ZERO) {
-            let letter = DeadLetter::new(log.whole().start(), &change, "no".to_owned(), 7);
+            let letter = DeadLetter::new(
+                log.whole().start(),
+                (&change, change.dot.expect("of the log")),
+                "no".to_owned(),
+                7,
+            );
             let bytes = letter.encode();
             assert_eq!(DeadLetter::decode(letter.at, &bytes), Some(letter.clone()));
             for length in 0..bytes.len() {

@@ -17,6 +17,8 @@ pub(super) enum Fault {
         dot: Option<String>,
         error: SinkError,
     },
+    /// The destination does not take a row of the state.
+    Row(SinkError),
     /// A record could not be parked.
     Parking(Error),
 }
@@ -31,7 +33,16 @@ impl Fault {
             Self::Parking(error) => error.kind() != ErrorKind::TooLarge,
             Self::Feed(FeedError::FellOff { .. } | FeedError::Foreign { .. })
             | Self::Claim(_)
+            | Self::Row(_)
             | Self::Poison { .. } => false,
+        }
+    }
+
+    /// The same fault, of a row: no record of the log is to blame.
+    pub(super) fn of_row(self) -> Self {
+        match self {
+            Self::Sink(error) if error.kind() == SinkErrorKind::Record => Self::Row(error),
+            other => other,
         }
     }
 
@@ -57,6 +68,9 @@ impl Fault {
                     "the record at {lsn} (dot {dot}) is never taken: {error}; let the destination take it, or set on_poison = \"dead_letter\", then restart the sink"
                 )
             }
+            Self::Row(error) => format!(
+                "a key that came with a seed, or lies below what the log retains, is never taken: {error}; let the destination take it, or write or delete that key anew, then restart the sink"
+            ),
             Self::Parking(error) => format!("a record is not taken and cannot be parked: {error}"),
         }
     }

@@ -17,7 +17,7 @@ use crate::id::{ClusterId, GroupSequence, Hlc, Incarnation, Lsn, Offset, OriginT
 use crate::record::{Block, BlockBuilder, Frame, FramedBlock, Group, Kind, Mutation};
 use crate::tree::{
     Change, ChangeView, Consistency, Located, LogView, MergeMode, Progress, Standing, TreeIdentity,
-    decode_block,
+    decode_block, decode_rows,
 };
 
 /// Bytes that one read brings at most, if more than one group is there.
@@ -331,6 +331,7 @@ impl LogView for MemFeed {
 impl ChangeView for MemFeed {
     fn decode(&self, batch: &Batch, from: Lsn) -> Vec<Change> {
         let mut changes = Vec::new();
+        decode_rows(batch, &mut changes);
         for framed in batch.groups().iter().flat_map(|group| group.blocks()) {
             decode_block(framed, self.0.identity.incarnation, batch, from, |_| true, &mut changes);
         }

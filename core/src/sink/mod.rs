@@ -16,6 +16,7 @@ mod dead_letters;
 mod fault;
 #[cfg(any(test, feature = "test-util"))]
 mod faulty_sink;
+mod fill;
 mod isolation;
 mod lease;
 #[cfg(any(test, feature = "test-util"))]
@@ -40,6 +41,7 @@ pub use dead_letter::DeadLetter;
 pub use dead_letters::DeadLetters;
 #[cfg(any(test, feature = "test-util"))]
 pub use faulty_sink::{FaultySink, SinkCall, SinkFault, SinkFaults};
+pub use fill::{Fill, OnFilled};
 pub use lease::{Lease, Leases, Others};
 #[cfg(any(test, feature = "test-util"))]
 pub use mem_feed::MemFeed;
@@ -49,6 +51,6 @@ pub use metrics::SinkMetrics;
 pub use news::News;
 pub use pump::{OnDurable, OnPoison, Pump, PumpLog, PumpSettings};
 pub use pump_handle::{PumpHandle, PumpState, PumpStatus};
-pub use runner::{SinkRunner, SinkSettings, consumer_of};
+pub use runner::{SinkRunner, SinkSettings};
 pub use sink_handle::SinkHandle;
 pub use sink_status::{SinkState, SinkStatus};

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::{Backoff, BackoffSettings};
 use super::contract::Sink;
 use super::dead_letters::DeadLetters;
+use super::fill::Fill;
 use super::news::News;
 use super::pump_handle::{PumpHandle, PumpStatus};
 use super::worker::Worker;
@@ -97,6 +98,8 @@ pub struct Pump {
     pub letters: Option<(Arc<DeadLetters>, Arc<dyn WallClock>)>,
     /// What ends a wait after a failure that passes by itself, and where to say that the destination was reached.
     pub news: News,
+    /// What the sink lacks that the log does not hold; without it, such things are none of its business.
+    pub fill: Option<Fill>,
 }
 
 impl Pump {

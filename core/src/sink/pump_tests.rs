@@ -140,6 +140,7 @@ async fn bench(settings: PumpSettings, prepare: impl FnOnce(&MemFeed, &mut Scrip
         on_durable: Arc::new(move |cursor| seen.lock().push(cursor.lsn.get())),
         letters: None,
         news: News::default(),
+        fill: None,
     };
     let handle = pump.spawn(&tasks, Box::new(sink));
     Bench { log, script, changed, reported, tasks, handle }

@@ -2,7 +2,8 @@
 //!
 //! It takes the lease, starts where the stored position is, lets a pump drive the sink, stores what the sink answers as
 //! durable once a second, and at the end gives the lease back. The position is the one that the log's registry of
-//! consumers holds, written only while the lease is held: there is no second one that could differ.
+//! consumers holds, written only while the lease is held: there is no second one that could differ. Beside it stands the
+//! last seed of which the sink has delivered what the log does not hold, and never before the position behind that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +14,17 @@ use super::backoff::{Backoff, BackoffSettings};
 use super::board::{Board, Phase};
 use super::contract::Sink;
 use super::dead_letters::DeadLetters;
+use super::fill::Fill;
 use super::lease::{Lease, Leases};
 use super::metrics::SinkMetrics;
 use super::news::News;
 use super::pump::{Pump, PumpLog, PumpSettings};
 use super::sink_handle::SinkHandle;
 use crate::clock::WallClock;
-use crate::cursors::Registry;
+use crate::cursors::{Registry, consumer_of};
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
-use crate::id::{SinkName, TreeName};
+use crate::id::{Lsn, SinkName, TreeName};
 use crate::random::Random;
 use crate::tasks::Tasks;
 use crate::tree::Start;
@@ -85,11 +87,6 @@ pub struct SinkRunner {
     pub metrics: SinkMetrics,
 }
 
-/// How a sink is named among the consumers of a log.
-pub fn consumer_of(sink: &SinkName) -> String {
-    format!("sink {sink}")
-}
-
 struct Running {
     runner: SinkRunner,
     tasks: Tasks,
@@ -143,7 +140,7 @@ impl Running {
                 begun = self.begin() => begun,
             };
             let reason = match begun {
-                Ok((lease, from)) => match self.pump(sink, lease, from).await {
+                Ok((lease, from, fill)) => match self.pump(sink, lease, from, fill).await {
                     Ok(()) => continue,
                     Err(error) => format!("the lease was lost: {error}"),
                 },
@@ -163,13 +160,13 @@ impl Running {
     }
 
     /// Takes the lease, and with it the stored position. Nothing is remembered from an earlier grant.
-    async fn begin(&self) -> Result<(Lease, Cursor), Error> {
+    async fn begin(&self) -> Result<(Lease, Cursor, Fill), Error> {
         let SinkRunner { tree, name, leases, .. } = &self.runner;
         let lease = leases.acquire(tree, name).await?;
         match self.position(&lease).await {
-            Ok(from) => {
+            Ok((from, fill)) => {
                 tracing::info!(sink = %name, %tree, epoch = %lease.epoch(), lsn = %from.lsn, "sink holds its lease");
-                Ok((lease, from))
+                Ok((lease, from, fill))
             }
             Err(error) => {
                 // Not to wait for ourselves at the next attempt.
@@ -179,27 +176,50 @@ impl Running {
         }
     }
 
-    /// The stored position, or the first one of a sink that has never run.
-    async fn position(&self, lease: &Lease) -> Result<Cursor, Error> {
+    /// The stored position, or the first one of a sink that has never run; and what it lacks that the log does not hold.
+    async fn position(&self, lease: &Lease) -> Result<(Cursor, Fill), Error> {
         let SinkRunner { name, log, cursors, settings, .. } = &self.runner;
         let consumer = consumer_of(name);
         if let Some(stored) = cursors.register(&consumer).await? {
-            return Ok(stored);
+            return Ok((stored, self.fill(None)));
         }
         // The log keeps what this sink may need from here on; only now its first position is looked up.
         let start = match settings.start {
-            Start::Beginning => log.first(),
-            Start::Now => log.end(),
-            Start::At(cursor) => cursor,
+            Start::Beginning => {
+                let first = log.first();
+                if first.lsn > Lsn::ZERO || log.seeded() > cursors.filled(&consumer) {
+                    // No position is stored before it has what lies below the first one.
+                    return Ok((first, self.fill(Some(first.lsn))));
+                }
+                first
+            }
+            Start::Now | Start::At(_) => {
+                let end = log.end();
+                cursors.store_filled(&consumer, log.seeded(), lease.fence()).await?;
+                if let Start::At(cursor) = settings.start { cursor } else { end }
+            }
         };
         cursors.store(&consumer, start, lease.fence()).await?;
-        Ok(start)
+        Ok((start, self.fill(None)))
+    }
+
+    fn fill(&self, below: Option<Lsn>) -> Fill {
+        let board = self.board.clone();
+        let seed = self.runner.cursors.filled(&consumer_of(&self.runner.name));
+        Fill { seed, below, on_filled: Arc::new(move |seed| board.filled(seed)) }
     }
 
     /// Lets a pump drive the sink while the lease is held; Ok when it was stopped or paused.
-    async fn pump(&mut self, sink: &mut dyn Sink, mut lease: Lease, from: Cursor) -> Result<(), Error> {
+    async fn pump(
+        &mut self,
+        sink: &mut dyn Sink,
+        mut lease: Lease,
+        from: Cursor,
+        fill: Fill,
+    ) -> Result<(), Error> {
         let SinkRunner { name, tree, log, letters, wall, settings, random, .. } = &self.runner;
         let board = self.board.clone();
+        board.lacks(&fill);
         let pump = Pump {
             name: format!("sink {name} of {tree}"),
             log: log.clone(),
@@ -209,6 +229,7 @@ impl Running {
             on_durable: Arc::new(move |cursor| board.advance(cursor)),
             letters: Some((letters.clone(), wall.clone())),
             news: News::default(),
+            fill: Some(fill),
         };
         let (mut worker, handle) = pump.prepare(&self.tasks);
         if self.board.attach(handle, from) {
@@ -258,10 +279,16 @@ impl Running {
     }
 
     async fn store(&self, lease: &Lease) -> Result<(), Error> {
+        // Looked at in this order: what was delivered of a seed lies below what is durable since.
+        let filled = self.board.last_filled();
         let Some(durable) = self.board.durable() else { return Ok(()) };
-        self.runner.cursors.store(&consumer_of(&self.runner.name), durable, lease.fence()).await?;
+        let (cursors, consumer) = (&self.runner.cursors, consumer_of(&self.runner.name));
+        cursors.store(&consumer, durable, lease.fence()).await?;
         self.board.stored(durable);
-        Ok(())
+        match filled {
+            Some(seed) => cursors.store_filled(&consumer, seed, lease.fence()).await,
+            None => Ok(()),
+        }
     }
 }
 

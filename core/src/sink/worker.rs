@@ -38,7 +38,7 @@ enum Next {
 
 /// A pump at work.
 pub(super) struct Worker {
-    pump: Pump,
+    pub(super) pump: Pump,
     tasks: Tasks,
     backoff: Backoff,
     isolation: Option<Isolation>,
@@ -155,15 +155,16 @@ impl Worker {
         let batch = self.pump.log.feed(at).next().await?;
         let changes = self.pump.log.decode(&batch.slice(at.lsn, at.lsn.next()), at.lsn);
         let change = changes.first();
-        let dot = change.map(|change| {
-            let dot = change.dot;
-            format!("{}/{}/{}", self.pump.log.origin_name(dot.origin), dot.partition, dot.offset)
-        });
+        let dot = change
+            .and_then(|change| change.dot)
+            .map(|dot| format!("{}/{}/{}", self.pump.log.origin_name(dot.origin), dot.partition, dot.offset));
         let parking = self.pump.settings.on_poison == OnPoison::DeadLetter;
-        let (true, Some(change), Some((letters, wall))) = (parking, change, &self.pump.letters) else {
+        let named = change.and_then(|change| Some((change, change.dot?)));
+        let (true, Some((change, identity)), Some((letters, wall))) = (parking, named, &self.pump.letters)
+        else {
             return Err(Fault::Poison { lsn: at.lsn, dot, error });
         };
-        let letter = DeadLetter::new(at, change, error.to_string(), wall.now_millis());
+        let letter = DeadLetter::new(at, (change, identity), error.to_string(), wall.now_millis());
         letters.park(&letter).await.map_err(Fault::Parking)?;
         tracing::warn!(consumer = self.pump.name, lsn = %at.lsn, dot, %error, "record parked");
         if let Some(isolation) = &mut self.isolation {
@@ -186,7 +187,7 @@ impl Worker {
         if self.pump.checkpoint.is_some_and(|before| before != checkpoint) {
             self.report(checkpoint, true); // what was parked since is passed over
         }
-        if self.pump.settings.dormant && !self.awake(checkpoint).await? {
+        if self.pump.settings.dormant && !self.owes_rows() && !self.awake(checkpoint).await? {
             return Ok(());
         }
         self.set_state(PumpState::Resuming);
@@ -212,7 +213,37 @@ impl Worker {
         self.set_state(PumpState::Running);
         self.status.send_modify(|status| status.waiting_since = None);
         self.written = from.lsn;
-        self.feed(sink, from).await
+        let mut from = from;
+        loop {
+            // A reading that was begun before the look at the seeds ends with the next one.
+            let reader = self.pump.log.feed(from);
+            if !self.owes_rows() {
+                return self.feed(sink, reader, None).await;
+            }
+            let Some(after) = self.fill(sink, from).await? else { return Ok(()) };
+            from = after;
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Shows what was handed over and waits for an answer.
+    pub(super) fn owe(&self, bytes: u64) {
+        let since = (bytes > 0).then(Instant::now);
+        self.status.send_modify(|status| {
+            status.buffered = bytes;
+            status.waiting_since = since.and(status.waiting_since).or(since);
+        });
+    }
+
+    /// Has everything made durable; None when the pump is stopped meanwhile.
+    pub(super) async fn synced(&self, sink: &mut dyn Sink) -> Result<Option<Cursor>, Fault> {
+        tokio::select! { biased;
+            () = self.stop.cancelled() => Ok(None),
+            cursor = sink.sync() => Ok(Some(cursor?)),
+        }
     }
 
     /// Waits until the log has something behind a position; false when the pump is stopped meanwhile.
@@ -227,10 +258,15 @@ impl Worker {
         }
     }
 
-    async fn feed(&mut self, sink: &mut dyn Sink, from: Cursor) -> Result<(), Fault> {
+    /// Hands over what is read: until the pump is stopped, or up to a position, and then everything is durable.
+    pub(super) async fn feed(
+        &mut self,
+        sink: &mut dyn Sink,
+        mut reader: Box<dyn FeedReader>,
+        until: Option<Lsn>,
+    ) -> Result<(), Fault> {
         let PumpSettings { window_bytes, idle_first, idle_most, .. } = self.pump.settings;
-        let mut taken = Taken::new(from, window_bytes);
-        let mut reader = self.pump.log.feed(from);
+        let mut taken = Taken::new(reader.cursor(), window_bytes);
         let mut pace = idle_first;
         let mut idle_at = Instant::now() + pace;
         loop {
@@ -245,8 +281,14 @@ impl Worker {
                 Event::Durable(cursor) => self.advance(&mut taken, cursor)?,
                 Event::Batch(batch) => {
                     self.set_state(PumpState::Running);
+                    let batch = until.map_or_else(|| batch.clone(), |until| batch.slice(Lsn::ZERO, until));
+                    let ends = until.is_some_and(|until| batch.end().lsn >= until);
                     if !self.take_over(sink, batch, &mut taken).await? {
                         return Ok(());
+                    }
+                    if ends {
+                        let cursor = self.synced(sink).await?;
+                        return cursor.map_or(Ok(()), |cursor| self.advance(&mut taken, cursor));
                     }
                     pace = idle_first;
                     idle_at = Instant::now() + pace;
@@ -339,7 +381,7 @@ impl Worker {
     }
 
     /// Writes; false when that was given up because the pump stops.
-    async fn write(&self, sink: &mut dyn Sink, batch: Batch) -> Result<bool, Fault> {
+    pub(super) async fn write(&self, sink: &mut dyn Sink, batch: Batch) -> Result<bool, Fault> {
         let mut write = sink.write(batch);
         tokio::select! { biased;
             () = self.stop.cancelled() => {}

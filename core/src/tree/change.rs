@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 
-use crate::feed::{Batch, Cursor};
-use crate::id::{Dot, Incarnation, Lsn, Offset, OriginTag, Version};
+use crate::feed::{Batch, Cursor, StateRows};
+use crate::id::{Dot, Incarnation, Lsn, Offset, OriginTag, SeedNumber, Version};
 use crate::limits::MAX_PARTITIONS;
 use crate::record::{FramedBlock, Kind};
 
@@ -25,9 +25,9 @@ pub struct Change {
     pub deadline_ms: Option<u64>,
     /// Its version.
     pub version: Version,
-    /// Its identity.
-    pub dot: Dot,
-    /// Where it lies in this log.
+    /// Its identity; None for a row of the state, of which that is not known.
+    pub dot: Option<Dot>,
+    /// Where it lies in this log; for a row of the state, before which record it belongs.
     pub lsn: Lsn,
     /// Where reading goes on after it.
     pub cursor: Cursor,
@@ -35,7 +35,8 @@ pub struct Change {
 
 /// What a tree knows beyond the bytes of a batch.
 pub trait ChangeView: Send + Sync + 'static {
-    /// The effective changes of a batch at or after `from`, in log order, of the stretch that the batch means. Maintenance is left out.
+    /// The effective changes of a batch at or after `from`, in log order, of the stretch that the batch means, or its rows of
+    /// the state. Maintenance is left out.
     fn decode(&self, batch: &Batch, from: Lsn) -> Vec<Change>;
 
     /// Keys that a range delete removed here, and that nothing has set since: in key order, after a key, at most
@@ -50,8 +51,36 @@ pub trait ChangeView: Send + Sync + 'static {
         false
     }
 
+    /// The last seed that the state has taken over: what came with it is not in the log.
+    fn seeded(&self) -> SeedNumber {
+        SeedNumber::ZERO
+    }
+
+    /// Some of the keys, deleted ones included, that were set or deleted last by something that lies below a position of the
+    /// log, or nowhere in it: in key order, after a key.
+    fn rows(&self, below: Lsn, after: Option<&[u8]>) -> StateRows {
+        let _ = (below, after);
+        StateRows::default()
+    }
+
     /// The name of an origin, or a text with its tag if it is not known.
     fn origin_name(&self, origin: OriginTag) -> String;
+}
+
+/// The rows of a batch as changes.
+pub(crate) fn decode_rows(batch: &Batch, into: &mut Vec<Change>) {
+    let changes = batch.rows().iter().map(|row| Change {
+        kind: if row.value.is_some() { Kind::Set } else { Kind::Delete },
+        key: row.key.clone(),
+        end_key: None,
+        value: row.value.clone().unwrap_or_default(),
+        deadline_ms: row.deadline_ms,
+        version: row.version,
+        dot: None,
+        lsn: batch.end().lsn,
+        cursor: batch.end(),
+    });
+    into.extend(changes);
 }
 
 /// Decodes a block; `effective` says of a record's position whether it won when it was applied.
@@ -89,7 +118,7 @@ pub(crate) fn decode_block(
                 value: slice(record.value),
                 deadline_ms: record.deadline_ms,
                 version,
-                dot,
+                dot: Some(dot),
                 lsn,
                 cursor: Cursor { lsn: lsn.next(), ..batch.end() },
             });

@@ -6,15 +6,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 
-use super::change::{Change, ChangeView, decode_block};
+use super::change::{Change, ChangeView, decode_block, decode_rows};
 use super::core::Tree;
 use crate::causal::VersionVector;
 use crate::error::{Error, ErrorKind};
-use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource};
-use crate::id::{Lsn, OriginTag};
+use crate::feed::{Batch, Cursor, FeedError, FeedReader, FeedSource, StateRows};
+use crate::id::{Lsn, OriginTag, SeedNumber};
 
 /// How long a reading that has caught up waits before it says how far everything is complete.
 const MARK_PAUSE: Duration = Duration::from_millis(500);
+
+/// Entries of the state that are looked at under one lock.
+const ROWS_AT_ONCE: usize = 4_096;
+/// Bytes of them that are handed out at once.
+const ROWS_BYTES: u64 = 256 * 1024;
 
 /// Where changes start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +127,7 @@ impl Changes {
 impl ChangeView for Tree {
     fn decode(&self, batch: &Batch, from: Lsn) -> Vec<Change> {
         let mut changes = Vec::with_capacity(usize::try_from(batch.records()).unwrap_or(0));
+        decode_rows(batch, &mut changes);
         let manifest = self.0.storage.manifest();
         for framed in batch.groups().iter().flat_map(|group| group.blocks()) {
             let origin = framed.block.origin();
@@ -144,6 +150,15 @@ impl ChangeView for Tree {
         let reaped = state.progress.reaped;
         change.version.hlc <= reaped
             && state.find(&change.key).is_none_or(|entry| !entry.is_live() && entry.version.hlc <= reaped)
+    }
+
+    fn seeded(&self) -> SeedNumber {
+        self.0.seeds.joined()
+    }
+
+    fn rows(&self, below: Lsn, after: Option<&[u8]>) -> StateRows {
+        self.0.applied.settle();
+        self.0.applied.state.read().rows(below, after, ROWS_AT_ONCE, ROWS_BYTES)
     }
 
     fn origin_name(&self, origin: OriginTag) -> String {

@@ -163,7 +163,7 @@ fn change_of(manifest: &Manifest, selection: &Selection, selected: &Selected<'_>
         value: selection.slice(record.value),
         deadline_ms: record.deadline_ms,
         version: Version { hlc: record.hlc, origin },
-        dot: Dot { origin, incarnation, partition: record.partition, offset: selected.offset },
+        dot: Some(Dot { origin, incarnation, partition: record.partition, offset: selected.offset }),
         lsn: selected.lsn,
         cursor: Cursor { lsn: selected.lsn.next(), ..end },
     }

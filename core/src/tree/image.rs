@@ -15,6 +15,7 @@ use super::entry::Entry;
 use super::ranges::{Cut, RangeTombstones};
 use super::state::State;
 use super::superseded::Superseded;
+use crate::feed::{StateRow, StateRows};
 use crate::id::{Lsn, Version};
 
 /// One key with what set or deleted it last. Snapshots read and make entries in place.
@@ -74,6 +75,33 @@ impl State {
             true
         });
         images
+    }
+
+    /// Entries that lie below a position of the log or nowhere in it, in key order, after a key: of `most` that are looked
+    /// at, and about `bytes` of keys and values.
+    pub(super) fn rows(&self, below: Lsn, after: Option<&[u8]>, most: usize, bytes: u64) -> StateRows {
+        let (mut found, mut looked, mut taken) = (StateRows::default(), 0, 0);
+        let before = |key: &[u8]| after.is_some_and(|after| key <= after);
+        let mut last = None;
+        self.walk(before, |entry| {
+            if looked >= most || taken >= bytes {
+                found.after = last.map(Bytes::copy_from_slice);
+                return false;
+            }
+            (looked, last) = (looked + 1, Some(entry.key()));
+            if entry.lsn < below {
+                let row = StateRow {
+                    key: Bytes::copy_from_slice(entry.key()),
+                    value: entry.value().map(Bytes::copy_from_slice),
+                    deadline_ms: entry.deadline_ms(),
+                    version: entry.version,
+                };
+                taken += row.bytes();
+                found.rows.push(row);
+            }
+            true
+        });
+        found
     }
 
     /// Puts an entry in its place, unless what is there is as new.

@@ -50,9 +50,9 @@ mod state_tests;
 #[cfg(test)]
 mod tests;
 
-#[cfg(any(test, feature = "test-util"))]
-pub(crate) use change::decode_block;
 pub use change::{Change, ChangeView};
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use change::{decode_block, decode_rows};
 pub use changes::{Changes, Event, Start};
 pub use core::{Digest, Tree, TreeSize};
 #[cfg(any(test, feature = "test-util"))]

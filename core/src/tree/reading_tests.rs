@@ -48,7 +48,9 @@ async fn all_changes(tree: &Tree) -> Vec<Change> {
 fn essence(changes: &[Change]) -> Vec<(Lsn, Kind, bytes::Bytes, bytes::Bytes, crate::id::Dot)> {
     changes
         .iter()
-        .map(|change| (change.lsn, change.kind, change.key.clone(), change.value.clone(), change.dot))
+        .map(|change| {
+            (change.lsn, change.kind, change.key.clone(), change.value.clone(), change.dot.unwrap())
+        })
         .collect()
 }
 
@@ -83,13 +85,16 @@ async fn f06_a_filtered_feed_shows_what_a_whole_one_does_and_moves_past_the_rest
         (Filter::all(), Box::new(|_| true)),
         (Filter::all().prefix("b/"), Box::new(|change| change.key.starts_with(b"b/"))),
         (Filter::all().kinds([Kind::Delete]), Box::new(|change| change.kind == Kind::Delete)),
-        (Filter::all().partitions([partition]), Box::new(move |change| change.dot.partition == partition)),
-        (Filter::all().origins([own]), Box::new(move |change| change.dot.origin == own)),
-        (Filter::all().origins([foreign]), Box::new(move |change| change.dot.origin == foreign)),
+        (
+            Filter::all().partitions([partition]),
+            Box::new(move |change| change.dot.unwrap().partition == partition),
+        ),
+        (Filter::all().origins([own]), Box::new(move |change| change.dot.unwrap().origin == own)),
+        (Filter::all().origins([foreign]), Box::new(move |change| change.dot.unwrap().origin == foreign)),
         (
             Filter::all().origins([foreign]).kinds([Kind::Delete]).prefix("c/"),
             Box::new(move |change| {
-                let dead = change.dot.origin == foreign && change.kind == Kind::Delete;
+                let dead = change.dot.unwrap().origin == foreign && change.kind == Kind::Delete;
                 dead && change.key.starts_with(b"c/")
             }),
         ),
@@ -102,7 +107,7 @@ async fn f06_a_filtered_feed_shows_what_a_whole_one_does_and_moves_past_the_rest
             tree = site.open(Arc::new(disk.kill())).await.expect("opens");
         }
         let all = all_changes(&tree).await;
-        let of = |origin| all.iter().filter(|change| change.dot.origin == origin).count();
+        let of = |origin| all.iter().filter(|change| change.dot.unwrap().origin == origin).count();
         assert_eq!((of(own), of(foreign)), (200, 100));
         for (filter, wanted) in &filters {
             for from in [0, 100, 299] {
@@ -159,7 +164,8 @@ async fn one_partition_reads_page_by_page_from_any_offset() {
     let (own, all) = (tree.identity().origin(), all_changes(&tree).await);
     for at in 0..4 {
         let partition = PartitionId::new(at);
-        let of: Vec<&Change> = all.iter().filter(|change| change.dot.partition == partition).collect();
+        let of: Vec<&Change> =
+            all.iter().filter(|change| change.dot.unwrap().partition == partition).collect();
         let extent = tree.partition(own, partition);
         assert_eq!((extent.first, extent.records), (Offset::ZERO, of.len() as u64));
         assert_eq!(extent.next, Offset::new(of.len() as u64));
@@ -173,7 +179,8 @@ async fn one_partition_reads_page_by_page_from_any_offset() {
                 dots.extend(page.records.iter().map(|one| (one.lsn, one.offset)));
                 next = page.next;
             }
-            let expected: Vec<_> = of[start..].iter().map(|change| (change.lsn, change.dot.offset)).collect();
+            let expected: Vec<_> =
+                of[start..].iter().map(|change| (change.lsn, change.dot.unwrap().offset)).collect();
             assert_eq!(dots, expected);
         }
     }

@@ -135,7 +135,7 @@ impl ClusterBuilder {
             None => default_transport(&config)?,
         };
         let boot = BootId::new(random.id());
-        let sinks = Sinks::new(meta.store(), boot, wall.clone(), &metrics);
+        let sinks = Sinks::new(meta.store(), boot, wall.clone(), limits.lease_ttl, &metrics);
         let links = Links::new(&id, boot, meta.store(), transport, wall, &metrics, Flows::new(&config.trees))
             .dialling_urls(dials_urls);
         let inner = Inner {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidewire_core::clock::WallClock;
-use tidewire_core::cursors::Registry;
+use tidewire_core::cursors::{Registry, SINK, consumer_of};
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{BootId, SinkName, TreeName};
 use tidewire_core::meta::{MetaChange, MetaStore};
@@ -14,7 +14,7 @@ use tidewire_core::metrics::{BufferMetrics, Metrics};
 use tidewire_core::random::Random;
 use tidewire_core::sink::{
     DeadLetter, DeadLetters, Leases, Others, Sink, SinkHandle, SinkMetrics, SinkRunner, SinkSettings,
-    SinkState, consumer_of,
+    SinkState,
 };
 use tidewire_core::tasks::Tasks;
 use tidewire_core::tree::Tree;
@@ -22,8 +22,6 @@ use tidewire_core::tree::Tree;
 use super::collecting::release;
 use crate::status::{Lag, SinkStatus};
 
-/// How long a holder of a lease may show no sign of life.
-const LEASE_TTL: Duration = Duration::from_secs(15);
 /// How long a stopping cluster waits for destinations to take what is in the log.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -60,11 +58,12 @@ impl Sinks {
         meta: Arc<dyn MetaStore>,
         boot: BootId,
         wall: Arc<dyn WallClock>,
+        lease_ttl: Duration,
         metrics: &Metrics,
     ) -> Self {
         Self {
             // The lock of the data directory keeps other processes out: who held a lease before is gone.
-            leases: Leases::new(meta.clone(), boot, Others::Gone, LEASE_TTL),
+            leases: Leases::new(meta.clone(), boot, Others::Gone, lease_ttl),
             meta,
             wall,
             metrics: SinkMetrics::new(metrics),
@@ -245,7 +244,7 @@ impl Sinks {
         let registered = cursors
             .stored()
             .into_iter()
-            .filter_map(|(consumer, _)| consumer.strip_prefix("sink ").map(str::to_owned));
+            .filter_map(|(consumer, _)| consumer.strip_prefix(SINK).map(str::to_owned));
         registered
             .filter(|name| {
                 let name = SinkName::new(name);

@@ -12,7 +12,7 @@ pub(super) enum Kind {
     /// true, false, or one of these.
     BoolOr(&'static [&'static str]),
     Count {
-        most: u16,
+        most: u32,
     },
     Duration,
     Size,
@@ -75,6 +75,11 @@ pub(super) const SECTIONS: &[Section] = &[
                 Kind::Bool,
                 "true allows addresses that other machines can reach, without TLS.",
             ),
+            key(
+                "token_file",
+                Kind::Text,
+                "File with the token that /v1 asks for (Authorization: Bearer); without it anybody may.",
+            ),
         ],
     ),
     section(
@@ -89,6 +94,16 @@ pub(super) const SECTIONS: &[Section] = &[
                 "relay_after",
                 Kind::Duration,
                 "How long a write may wait for another cluster's before peers that forward on demand are asked; 0s: never.",
+            ),
+            key(
+                "range_delete_keys",
+                Kind::Count { most: 10_000_000 },
+                "Most keys that one range delete removes; above it: 413.",
+            ),
+            key(
+                "lease_ttl",
+                Kind::Duration,
+                "How long a sink goes on though its lease cannot be renewed; 3s to 10m.",
             ),
         ],
     ),

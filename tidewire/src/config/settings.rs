@@ -62,6 +62,8 @@ impl ClusterConfig {
             commit_deadline: self.limits.commit_deadline.get(),
             drain_budget: self.limits.drain_budget.get(),
             relay_after: self.limits.relay_after.get(),
+            range_delete_keys: usize::try_from(self.limits.range_delete_keys).unwrap_or(usize::MAX),
+            lease_ttl: self.limits.lease_ttl.get(),
             pending_bytes: self.log.pending_bytes.as_len(),
             recent_bytes: self.log.recent_bytes.as_len(),
             segment_bytes_min: self.log.segment_bytes_min.get(),
@@ -101,6 +103,9 @@ pub struct Listen {
     pub replication: SocketAddr,
     /// Allows addresses that other machines can reach, without TLS.
     pub insecure_plaintext: bool,
+    /// The file with the token that requests under `/v1` have to present; None: anybody may ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
 }
 
 impl Default for Listen {
@@ -109,6 +114,7 @@ impl Default for Listen {
             http: (Ipv4Addr::LOCALHOST, 7401).into(),
             replication: (Ipv4Addr::LOCALHOST, 7400).into(),
             insecure_plaintext: false,
+            token_file: None,
         }
     }
 }
@@ -127,6 +133,10 @@ pub struct LimitSettings {
     pub drain_budget: HumanDuration,
     /// How long a write may wait for another cluster's before peers that forward on demand are asked; zero: never.
     pub relay_after: HumanDuration,
+    /// Most keys that one range delete removes.
+    pub range_delete_keys: u32,
+    /// How long the runner of a sink may show no sign of life before it stops to deliver.
+    pub lease_ttl: HumanDuration,
 }
 
 impl Default for LimitSettings {
@@ -138,6 +148,8 @@ impl Default for LimitSettings {
             commit_deadline: limits.commit_deadline.into(),
             drain_budget: limits.drain_budget.into(),
             relay_after: limits.relay_after.into(),
+            range_delete_keys: u32::try_from(limits.range_delete_keys).unwrap_or(u32::MAX),
+            lease_ttl: limits.lease_ttl.into(),
         }
     }
 }

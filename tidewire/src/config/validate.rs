@@ -101,6 +101,7 @@ impl ClusterConfig {
             ),
             ("limits.drain_budget", limits.drain_budget, Duration::ZERO, Duration::from_hours(1)),
             ("limits.relay_after", limits.relay_after, Duration::ZERO, Duration::from_hours(1)),
+            ("limits.lease_ttl", limits.lease_ttl, Duration::from_secs(3), Duration::from_mins(10)),
             ("log.linger", log.linger, Duration::ZERO, Duration::from_millis(10)),
         ];
         for (key, given, least, most) in times {

@@ -141,7 +141,10 @@ impl Api {
         });
         match sent {
             Some(sent) if same(sent, token.as_bytes()) => Ok(()),
-            Some(_) => Err(Error::new(ErrorKind::Unauthorized, "this token is not the server's")),
+            Some(_) => Err(Error::new(
+                ErrorKind::Unauthorized,
+                "this token is not the server's; take the one that its listen.token_file holds",
+            )),
             None => Err(Error::new(
                 ErrorKind::Unauthorized,
                 "a token is needed: Authorization: Bearer TOKEN, or --token-file on the command line",

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::Api;
 use super::config::HttpConfig;
+use super::patience::Patient;
 use super::site::Site;
 
 /// Open connections; more wait in the listen queue until one is closed. Never more than half of the files that the
@@ -27,6 +28,8 @@ use super::site::Site;
 const MAX_CONNECTIONS: usize = 1_024;
 /// How long a client may take from connecting, or from an answer, to the end of its next request's headers.
 const HEADER_TIME: Duration = Duration::from_secs(30);
+/// How long a client may take for each 64 KiB of an answer that waits for it.
+const TAKE_TIME: Duration = Duration::from_secs(30);
 /// Bytes of a request's first line and headers: a key of 4 KiB takes 12 KiB when all of it is encoded, a token 9 KiB.
 const HEADER_BYTES: usize = 64 * 1024;
 /// How long requests in flight may take when the server stops.
@@ -143,7 +146,7 @@ async fn serve(stream: TcpStream, api: Arc<Api>, stop: CancellationToken) {
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIME)
             .max_buf_size(HEADER_BYTES)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Patient::new(stream, TAKE_TIME)), service)
     );
     let ended = tokio::select! {
         biased;

@@ -84,6 +84,7 @@ impl World {
             on_durable: Arc::new(move |cursor| durable.lock().push(cursor)),
             letters: None,
             news: News::default(),
+            fill: None,
         };
         pump.spawn(&self.tasks, Box::new(KafkaSink::new(config).unwrap()))
     }

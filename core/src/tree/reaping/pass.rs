@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use super::horizon::Horizon;
 use super::report::{Graves, ReapHold, ReapReport};
 use crate::error::Error;
-use crate::id::{Hlc, Lsn};
+use crate::id::{Hlc, Lsn, SeedNumber};
 use crate::tree::Tree;
 use crate::tree::state::State;
 
@@ -23,6 +23,11 @@ pub struct ReapTerms {
     pub slowest: Option<String>,
     /// A peer that must be heard first: whether this log went back to an older copy, only peers can tell.
     pub unheard: Option<String>,
+    /// Up to which seed every sink was told what came; None: there are no sinks. Nothing goes while that is not the last
+    /// one: what a seed deleted is told of by nothing but what is dead in the state.
+    pub filled: Option<SeedNumber>,
+    /// Which one was not told of the last one.
+    pub unfilled: Option<String>,
 }
 
 /// What is remembered between passes.
@@ -53,7 +58,7 @@ impl Tree {
         // Before the look at the frontier: what is written after it has a higher HLC.
         let closed = self.0.writer.local_promise().await.unwrap_or(Hlc::ZERO);
         let (held_by, complete) = self.raise_reaped(&mut horizon, terms, closed);
-        let gone = if terms.dry_run { Graves::default() } else { self.take_out_dead().await? };
+        let gone = if terms.dry_run { Graves::default() } else { self.take_out_dead(terms.filled).await? };
         self.0.gauges.reaped(gone);
         let now = self.0.clock.wall_millis();
         let report = {
@@ -82,6 +87,9 @@ impl Tree {
         if self.0.seeds.wish().is_some() || !self.0.seeds.holes().is_empty() {
             // What is missing here and comes with the seed must not be taken for dead.
             return (ReapHold::Seed, complete);
+        }
+        if let Some(sink) = &terms.unfilled {
+            return (ReapHold::Unfilled(sink.clone()), complete);
         }
         if let Some(unheard) = &terms.unheard {
             return (ReapHold::Unheard(unheard.clone()), complete);
@@ -127,7 +135,14 @@ impl Tree {
         self.0.clock.wall_millis().saturating_sub(kept)
     }
 
-    async fn take_out_dead(&self) -> Result<Graves, Error> {
+    /// Whether a sink may still have to be told of what is dead: asked within the lock of the state, under which a seed is
+    /// joined.
+    fn is_told_of(&self, filled: Option<SeedNumber>) -> bool {
+        let seeds = &self.0.seeds;
+        filled.is_none_or(|filled| !seeds.is_joining() && filled >= seeds.joined())
+    }
+
+    async fn take_out_dead(&self, filled: Option<SeedNumber>) -> Result<Graves, Error> {
         let mut gone = Graves::default();
         let now = self.0.clock.wall_millis();
         let expired_by = self.oldest_kept();
@@ -142,20 +157,27 @@ impl Tree {
         };
         let mut from = (graves.tombstones + graves.expired > 0 && !same).then_some(0);
         while let Some(first) = from {
-            let (applied, most) = (self.0.applied.clone(), self.0.limits.reap_slots);
+            let (tree, most) = (self.clone(), self.0.limits.reap_slots);
             let step = self.0.tasks.blocking(move || {
                 let (mut next, mut went) = (Some(first), Graves::default());
                 for _ in 0..SLICES_PER_STEP {
                     let Some(at) = next else { break };
-                    let (after, more) = applied.state.write().reap_slots(at, most, expired_by);
+                    let mut state = tree.0.applied.state.write();
+                    if !tree.is_told_of(filled) {
+                        return (None, went, false);
+                    }
+                    let (after, more) = state.reap_slots(at, most, expired_by);
                     next = after;
                     went += more;
                 }
-                (next, went)
+                (next, went, true)
             });
-            let (next, went) = step.await?;
+            let (next, went, may_go_on) = step.await?;
             from = next;
             gone += went;
+            if !may_go_on {
+                return Ok(gone);
+            }
             tokio::task::yield_now().await;
         }
         *self.0.reaper.scanned.lock() = Some(scan);
@@ -202,6 +224,13 @@ impl Tree {
 impl Default for ReapTerms {
     /// Nobody reads the log.
     fn default() -> Self {
-        Self { dry_run: false, acknowledged: Lsn::new(u64::MAX), slowest: None, unheard: None }
+        Self {
+            dry_run: false,
+            acknowledged: Lsn::new(u64::MAX),
+            slowest: None,
+            unheard: None,
+            filled: None,
+            unfilled: None,
+        }
     }
 }

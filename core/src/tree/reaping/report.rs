@@ -41,6 +41,8 @@ pub enum ReapHold {
     Consumer(String),
     /// A peer has not been heard since this cluster started: it may know more of this log than is here.
     Unheard(String),
+    /// A sink has not been told what the last seed brought, or deleted.
+    Unfilled(String),
     /// The tree waits for a seed itself.
     Seed,
     /// Somebody reads the state: a snapshot is written, or a peer is seeded.

@@ -12,7 +12,7 @@ use super::record::{SeedRecord, SeedWish, Widening};
 use crate::causal::{OriginMarks, Watermark, Watermarks};
 use crate::disk::Disk;
 use crate::error::StorageError;
-use crate::id::{Incarnation, Offset, OriginTag, PartitionId};
+use crate::id::{Incarnation, Offset, OriginTag, PartitionId, SeedNumber};
 use crate::record::Interest;
 
 /// What a giver of a seed for more keys has to cover and does not: one place of an origin.
@@ -40,6 +40,8 @@ pub(in crate::tree) struct SeedBook {
     epoch: AtomicU64,
     /// A seed is being joined with the state in memory.
     joining: AtomicBool,
+    /// The last seed that the state in memory holds.
+    joined: AtomicU64,
     /// Held by the one seed that may come in.
     pub(super) staging: Arc<tokio::sync::Mutex<()>>,
 }
@@ -55,6 +57,7 @@ impl SeedBook {
             disk,
             dir,
             incarnation,
+            joined: AtomicU64::new(record.number().get()),
             record: RwLock::new(record),
             owed: Mutex::default(),
             lacks: Mutex::default(),
@@ -180,12 +183,22 @@ impl SeedBook {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// The last seed that the state in memory holds.
+    pub(in crate::tree) fn joined(&self) -> SeedNumber {
+        SeedNumber::new(self.joined.load(Ordering::SeqCst))
+    }
+
+    /// From now on the state in memory holds the last seed. To be said before the epoch that ends readings.
+    pub(super) fn has_joined(&self) {
+        self.joined.store(self.record.read().number().get(), Ordering::SeqCst);
+    }
+
     pub(super) fn set_joining(&self, joining: bool) {
         self.joining.store(joining, Ordering::SeqCst);
     }
 
     /// Whether the state in memory is between two histories: it is no seed for others then.
-    pub(super) fn is_joining(&self) -> bool {
+    pub(in crate::tree) fn is_joining(&self) -> bool {
         self.joining.load(Ordering::SeqCst)
     }
 

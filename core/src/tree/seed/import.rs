@@ -323,6 +323,7 @@ impl Tree {
             let mut state = self.0.applied.state.write();
             theirs.ranges.iter().for_each(|range| state.install_range(range));
             state.progress = joined(&state.progress, &theirs.progress, partitions);
+            self.0.seeds.has_joined();
             // In one moment with the marks: who reads the log from before never sees a record from after.
             self.0.seeds.next_epoch();
         }

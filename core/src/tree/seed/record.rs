@@ -9,7 +9,7 @@ use super::floors::Floors;
 use crate::causal::Watermark;
 use crate::disk::{Disk, read_whole, write_atomically};
 use crate::error::{StorageError, StorageErrorKind};
-use crate::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PartitionId};
+use crate::id::{ClusterId, Hlc, Incarnation, Offset, OriginTag, PartitionId, SeedNumber};
 use crate::record::{FormatError, Interest, checksum};
 use crate::tree::snapshot::Fields;
 
@@ -81,6 +81,11 @@ impl SeedRecord {
             self.widening = None;
             self.holes.clear();
         }
+    }
+
+    /// The last seed that was taken over.
+    pub(super) fn number(&self) -> SeedNumber {
+        self.base.map_or(SeedNumber::ZERO, |snapshot| SeedNumber::new(snapshot).next())
     }
 
     /// Takes over which keys are held from now on. If some were not before, a seed is wanted, unless the tree is new. Says

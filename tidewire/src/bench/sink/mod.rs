@@ -159,6 +159,7 @@ async fn drain(tree: &Tree, config: KafkaConfig) -> Result<Duration, Error> {
         }),
         letters: None,
         news: News::default(),
+        fill: None,
     };
     let began = Instant::now();
     let handle = pump.spawn(&tasks, Box::new(sink));
