@@ -68,8 +68,7 @@ impl Worker {
             lsn = %at.lsn,
             "what the log does not hold is delivered"
         );
-        // A new sink has what lies below its first position. What a seed brought may be newer than what its log still holds
-        // of before, and comes behind that, as for every other sink.
+        // A new sink has the state of the moment in which it looked for its first position.
         let seed = if fill.below.is_some() { fill.seed } else { seeded };
         (fill.on_filled)(seed);
         self.pump.fill = Some(Fill { seed, below: None, ..fill });

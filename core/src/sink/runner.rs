@@ -24,7 +24,7 @@ use crate::clock::WallClock;
 use crate::cursors::{Registry, consumer_of};
 use crate::error::{Error, ErrorKind};
 use crate::feed::Cursor;
-use crate::id::{Lsn, SinkName, TreeName};
+use crate::id::{Lsn, SeedNumber, SinkName, TreeName};
 use crate::random::Random;
 use crate::tasks::Tasks;
 use crate::tree::Start;
@@ -186,10 +186,13 @@ impl Running {
         // The log keeps what this sink may need from here on; only now its first position is looked up.
         let start = match settings.start {
             Start::Beginning => {
-                let first = log.first();
-                if first.lsn > Lsn::ZERO || log.seeded() > cursors.filled(&consumer) {
+                // What of the log is older than a seed may be dead by it, and what says so may be forgotten: then it begins with
+                // the state. Looked at in this order: a seed that comes in between is handed over by itself.
+                let seed = log.seeded();
+                let first = if seed > SeedNumber::ZERO { log.end() } else { log.first() };
+                if first.lsn > Lsn::ZERO {
                     // No position is stored before it has what lies below the first one.
-                    return Ok((first, self.fill(Some(first.lsn))));
+                    return Ok((first, Fill { seed, ..self.fill(Some(first.lsn)) }));
                 }
                 first
             }
