@@ -96,7 +96,7 @@ async fn describe(tree: &Tree) -> String {
     while let Event::Change(change) = changes.next().await.expect("the feed reads") {
         let (key, value) = (show(&change.key), show(&change.value));
         let end = change.end_key.as_deref().map(show);
-        let (lsn, dot, until) = (change.lsn, change.dot.unwrap(), change.deadline_ms);
+        let (lsn, dot, until) = (change.lsn, change.dot.expect("of the log"), change.deadline_ms);
         writeln!(
             text,
             "change {lsn} {:?} {key} {end:?} = {value} @ {:?} {dot:?} until {until:?}",

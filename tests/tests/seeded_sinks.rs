@@ -85,6 +85,21 @@ fn rows(destination: &MemDestination) -> usize {
     destination.changes().iter().filter(|change| change.dot.is_none()).count()
 }
 
+/// Everything that a seed has to tell of, until the log of the giver has forgotten it.
+async fn go_apart(world: &World) {
+    let a = world.sites[0].tree().expect("runs");
+    for key in 0..20 {
+        a.delete(format!("key {key:04}")).await.expect("deleted");
+    }
+    a.delete_range("key 0040", "key 0060").await.expect("deleted");
+    write(world, 0, 60, 20, "second").await;
+    write(world, 0, 200, 100, "third").await;
+    if world.sites[1].is_up() {
+        write(world, 1, 10, 60, "elsewhere").await;
+    }
+    sleep(Duration::from_secs(45)).await;
+}
+
 #[test]
 fn f61_what_a_seed_brings_and_deletes_reaches_the_sinks_of_whoever_takes_it() {
     const SEEDS: u64 = 24;
@@ -113,17 +128,7 @@ fn f61_what_a_seed_brings_and_deletes_reaches_the_sinks_of_whoever_takes_it() {
             } else {
                 world.isolate(1);
             }
-            let a = world.sites[0].tree().expect("runs");
-            for key in 0..20 {
-                a.delete(format!("key {key:04}")).await.expect("deleted");
-            }
-            a.delete_range("key 0040", "key 0060").await.expect("deleted");
-            write(&world, 0, 60, 20, "second").await;
-            write(&world, 0, 200, 100, "third").await;
-            if world.sites[1].is_up() {
-                write(&world, 1, 10, 60, "elsewhere").await;
-            }
-            sleep(Duration::from_secs(45)).await;
+            go_apart(&world).await;
             // The destination is away meanwhile, so that whoever reaps has its chance.
             if seed % 3 == 0 {
                 for _ in 0..4 {
