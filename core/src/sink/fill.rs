@@ -104,7 +104,8 @@ impl Worker {
             if bytes > 0 && (!more || bytes >= self.pump.settings.window_bytes) {
                 let synced = self.synced(sink).await.map_err(Fault::of_row)?;
                 let Some(cursor) = synced else { return Ok(false) };
-                if cursor.incarnation != at.incarnation || cursor.lsn > at.lsn {
+                // Less would be stored as where to go on, with rows behind it that are not handed over again.
+                if cursor != at {
                     return Err(Fault::Claim(cursor));
                 }
                 bytes = 0;
