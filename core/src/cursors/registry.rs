@@ -140,6 +140,10 @@ impl Registry {
             return Ok(position.stored);
         }
         let _no_pass = self.pass.lock().await;
+        // Another call may have done it meanwhile, and a position be stored.
+        if let Some(position) = self.consumers.lock().get(consumer) {
+            return Ok(position.stored);
+        }
         self.meta.commit(vec![MetaChange::put(self.key(consumer), Bytes::new())]).await?;
         Ok(self.consumers.lock().entry(consumer.to_owned()).or_default().stored)
     }

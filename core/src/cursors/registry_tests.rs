@@ -108,3 +108,20 @@ async fn f33_a_registry_that_cannot_be_read_is_an_error_and_not_an_empty_one() {
     registry.read_stored().await.expect_err("a position cannot be read");
     assert!(Registry::open(meta, &TreeName::new("t").expect("name")).await.is_err());
 }
+
+#[tokio::test]
+async fn f33_whoever_registers_what_another_has_registered_meanwhile_takes_no_position_back() {
+    let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
+    let registry = open(&meta).await;
+    let pass = registry.begin_pass().await;
+    let first = async {
+        registry.register("peer b").await.expect("registered");
+        registry.report("peer b", cursor(1, 9));
+        registry.flush().await.expect("stored");
+    };
+    let second = async { registry.register("peer b").await.expect("registered") };
+    let ends = async { drop(pass) };
+    let ((), found, ()) = tokio::join!(first, second, ends);
+    assert_eq!(found, Some(cursor(1, 9)));
+    assert_eq!(open(&meta).await.stored(), [("peer b".to_owned(), Some(cursor(1, 9)))]);
+}
