@@ -125,3 +125,19 @@ async fn f33_whoever_registers_what_another_has_registered_meanwhile_takes_no_po
     assert_eq!(found, Some(cursor(1, 9)));
     assert_eq!(open(&meta).await.stored(), [("peer b".to_owned(), Some(cursor(1, 9)))]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn f33_who_is_new_waits_for_the_end_of_a_pass_and_who_is_known_does_not() {
+    let meta: Arc<dyn MetaStore> = Arc::new(MemMeta::new());
+    let registry = open(&meta).await;
+    registry.register("peer b").await.expect("registered");
+    let pass = registry.begin_pass().await;
+    let patience = std::time::Duration::from_secs(3_600);
+    let known = tokio::time::timeout(patience, registry.register("peer b")).await;
+    known.expect("at once").expect("registered");
+    assert!(tokio::time::timeout(patience, registry.register("peer c")).await.is_err());
+    assert_eq!(open(&meta).await.stored(), [("peer b".to_owned(), None)], "nothing is promised");
+    drop(pass);
+    registry.register("peer c").await.expect("registered");
+    assert_eq!(open(&meta).await.stored().len(), 2);
+}
