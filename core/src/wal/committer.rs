@@ -110,7 +110,7 @@ impl Committer {
         shared.metrics.groups.inc();
         let local = group.blocks().iter().filter(|framed| framed.block.origin() == shared.origin);
         shared.metrics.committed.inc_by(local.map(|framed| framed.records()).sum());
-        shared.state.lock().applied(group, shared.origin);
+        shared.state.lock().applied(landed, shared.origin);
         landed.ticket.complete(Ok(()));
         shared.changed.notify_waiters();
     }
@@ -141,13 +141,7 @@ impl Committer {
         loop {
             let since = {
                 let state = self.shared.state.lock();
-                let wanted = state.company > 1 && state.pending.writers() < state.company;
-                if !wanted
-                    || state.pending.is_empty()
-                    || !state.flights.is_empty()
-                    || state.repair.is_some()
-                    || state.stopping
-                {
+                if !state.expects_more() {
                     return;
                 }
                 state.pending.opened().max(started)

@@ -20,6 +20,7 @@ pub mod file;
 mod filter;
 mod flight;
 mod latch;
+mod lead;
 mod log;
 mod log_selector;
 #[cfg(any(test, feature = "test-util"))]

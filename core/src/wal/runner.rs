@@ -59,6 +59,12 @@ impl CommitRunner {
         Self { tasks, latency, random, lendable: 0, lent: Arc::default(), crew: Arc::default() }
     }
 
+    /// As on a runtime with one worker more than so many.
+    #[cfg(test)]
+    pub(super) fn lending(self, threads: usize) -> Self {
+        Self { lendable: threads, ..self }
+    }
+
     /// Whether a caller's thread may be used at all.
     pub(super) fn lends_threads(&self) -> bool {
         self.lendable > 0 && self.tasks.threads() == Threads::Spawn

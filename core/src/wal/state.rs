@@ -9,6 +9,7 @@ use super::duty::Duty;
 use super::fate::Fate;
 use super::flight::{Flights, Head, InFlight, Landed};
 use super::latch::{Latch, LogState, Repair};
+use super::lead::BRIEF;
 use super::pending::{Pending, Seal};
 use super::ticket::Ticket;
 use super::writer::{Shared, WriterStart};
@@ -45,6 +46,10 @@ pub(super) struct State {
     pub(super) duty: Duty,
     /// How many write, as far as can be known: those whose group was answered last, and those who waited then.
     pub(super) company: usize,
+    /// The last group was made durable and applied within [`BRIEF`].
+    pub(super) is_brief: bool,
+    /// A caller is about to commit what is pending in its own thread.
+    pub(super) has_leader: bool,
     pub(super) stopping: bool,
     /// The watch ticks.
     pub(super) watched: bool,
@@ -69,6 +74,8 @@ impl State {
             attempts: 0,
             duty: Duty::default(),
             company: 0,
+            is_brief: false,
+            has_leader: false,
             stopping: false,
             watched: false,
             seen_attempts: 0,
@@ -198,10 +205,21 @@ impl State {
         group_sent
     }
 
+    /// Whether the pending group is worth waiting with: others write as well, and have not come yet.
+    pub(super) fn expects_more(&self) -> bool {
+        self.company > 1
+            && self.pending.writers() < self.company
+            && !self.pending.is_empty()
+            && self.flights.is_empty()
+            && self.repair.is_none()
+            && !self.stopping
+    }
+
     /// The oldest group was applied: what it holds of other origins may be seen from here on.
-    pub(super) fn applied(&mut self, group: &Group, own: OriginTag) {
+    pub(super) fn applied(&mut self, landed: &Landed, own: OriginTag) {
+        self.is_brief = landed.since.elapsed() < BRIEF;
         self.company = self.flights.applied() + self.pending.writers();
-        let foreign = group.blocks().iter().filter(|framed| framed.block.origin() != own);
+        let foreign = landed.group.blocks().iter().filter(|framed| framed.block.origin() != own);
         for framed in foreign {
             self.seen.raise(framed.block.origin(), framed.block.last_hlc());
             self.observed.raise(framed.block.origin(), framed.block.last_hlc());

@@ -1,6 +1,7 @@
 //! Claims about writer and committer over providers that do what a test says.
 
 mod rig;
+mod threaded;
 
 mod company;
 mod conforming;
@@ -8,5 +9,6 @@ mod failing;
 mod flights;
 mod hanging;
 mod idle;
+mod leading;
 mod model;
 mod stopping;

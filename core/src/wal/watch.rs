@@ -5,6 +5,7 @@
 //! for that thread.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use tokio::time::Instant;
@@ -14,14 +15,23 @@ use super::state::State;
 use super::writer::Shared;
 use crate::error::{Error, StorageError, StorageErrorKind};
 
+/// How often the watch looks at a log whose writers may commit in their own threads.
+const NOTICE: Duration = Duration::from_millis(50);
+
 impl Shared {
     /// Watches; runs until dropped.
     pub(super) async fn watch(self: &Arc<Self>) {
-        let tick = self.limits.commit_deadline / 8;
+        let quiet = self.limits.commit_deadline / 8;
+        // A leader that nobody polls is noticed by the next write, or here.
+        let tick = if self.runner.lends_threads() { quiet.min(NOTICE) } else { quiet };
+        let mut stirred: Option<Instant> = None;
         loop {
             let next = {
                 let mut state = self.state.lock();
-                state.watched = state.stirs();
+                if state.stirs() {
+                    stirred = Some(Instant::now());
+                }
+                state.watched = stirred.is_some_and(|at| at.elapsed() < quiet);
                 state.watched.then(|| {
                     let tick = Instant::now() + tick;
                     state.repairable().map_or(tick, |latch| latch.next_try().min(tick))

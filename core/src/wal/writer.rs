@@ -10,14 +10,13 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::committer::Committer;
 use super::latch::LogState;
+use super::lead::Placed;
 use super::metrics::LogMetrics;
 use super::pending::Foreign;
 use super::runner::CommitRunner;
 use super::state::State;
 use super::storage::WalStorage;
-use super::ticket::Ticket;
 use crate::causal::VersionVector;
 use crate::clock::HybridClock;
 use crate::error::Error;
@@ -331,73 +330,5 @@ impl Shared {
         let (ticket, records) = (state.pending.ticket.clone(), state.pending.records());
         let leads = self.start(state);
         Ok(Some(Placed { ticket, records, leads }))
-    }
-
-    /// Sees to it that somebody commits what is pending: a committer; or, if the log is idle and writes come one by one,
-    /// the caller itself. True: that is asked of it.
-    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> bool {
-        if state.duty.is_on() || !state.has_work(self) {
-            return false;
-        }
-        // What came from elsewhere is much at once, and whoever brought it has more to do meanwhile.
-        let alone =
-            state.company <= 1 && !state.pending.has_foreign() && state.repair.is_none() && state.watched;
-        if !std::mem::replace(&mut state.watched, true) {
-            self.stirred.notify_one();
-        }
-        if alone && self.runner.lends_threads() {
-            return true;
-        }
-        self.send_for_work(state);
-        false
-    }
-
-    /// Commits in the caller's thread if the pending group still holds so many records; a committer does if others have
-    /// come, or no thread can be spared.
-    fn lead(self: &Arc<Self>, records: usize) {
-        let mut state = self.state.lock();
-        let alone = state.pending.records() == records && state.repair.is_none();
-        let Some(lent) = alone.then(|| self.runner.lend_thread()).flatten() else {
-            self.send_for_work(state);
-            return;
-        };
-        let shift = if state.has_work(self) { state.duty.begin() } else { None };
-        drop(state);
-        if let Some(shift) = shift {
-            Committer::drive_once(self, shift);
-        }
-        drop(lent);
-    }
-}
-
-/// Records that have their place in the pending group.
-struct Placed {
-    ticket: Arc<Ticket>,
-    /// How many records the group had then.
-    records: usize,
-    /// Nobody commits it yet: whoever placed them has to.
-    leads: bool,
-}
-
-impl Placed {
-    /// Waits until the group is durable and applied, or has failed.
-    async fn wait(self, shared: &Arc<Shared>) -> Result<(), Error> {
-        if self.leads {
-            let leader = Leader(shared);
-            // Whoever else can run and has something to write comes first: one sync then serves all.
-            tokio::task::yield_now().await;
-            shared.lead(self.records);
-            drop(leader);
-        }
-        self.ticket.wait().await
-    }
-}
-
-/// Leaves what is pending to a committer if the one who was to commit it is dropped.
-struct Leader<'a>(&'a Arc<Shared>);
-
-impl Drop for Leader<'_> {
-    fn drop(&mut self) {
-        self.0.send_for_work(self.0.state.lock());
     }
 }

@@ -206,6 +206,7 @@ pub(in crate::tree) struct Chunk {
 impl Chunk {
     /// Checks the bytes of a chunk, all of them, and unpacks its entries in place of those that are here. After an
     /// error there are none.
+    #[cfg(any(test, feature = "test-util"))]
     pub(in crate::tree) fn parse(
         &mut self,
         bytes: &[u8],

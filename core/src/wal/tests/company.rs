@@ -1,117 +1,11 @@
-//! Whom a committer on a thread of its own waits for. Virtual time stands still while it is at work: it moves when a test
-//! says so.
+//! Whom a committer on a thread of its own waits for.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use super::rig::{Applied, cluster, writer_over};
-use crate::id::Incarnation;
-use crate::limits::Limits;
-use crate::metrics::Metrics;
-use crate::record::Mutation;
-use crate::tasks::{Tasks, Threads};
-use crate::wal::{CommitRunner, FaultyStorage, MemStorage, WalCall, WalFault, WalFaults, Writer};
-
-const LINGER: Duration = Duration::from_millis(1);
-
-#[expect(clippy::disallowed_methods, reason = "virtual time stands still, and threads are at work")]
-fn moment() {
-    std::thread::sleep(Duration::from_millis(1));
-}
-
-struct Threaded {
-    writer: Writer,
-    applied: Arc<Applied>,
-    storage: Arc<FaultyStorage>,
-    faults: WalFaults,
-    tasks: Tasks,
-}
-
-impl Threaded {
-    async fn new() -> Self {
-        let (tasks, faults) = (Tasks::new(Threads::Spawn), WalFaults::from_seed(1));
-        let memory = Arc::new(MemStorage::new(&cluster(), Incarnation::new(77), 1));
-        let storage = Arc::new(FaultyStorage::new(memory, faults.clone(), tasks.clone()));
-        let limits = Limits { linger: LINGER, ..Limits::default() };
-        let (runner, metrics) = (CommitRunner::new(tasks.clone()), Metrics::default());
-        let (writer, applied, _) = writer_over(storage.clone(), limits, runner, &tasks, &metrics).await;
-        Self { writer, applied, storage, faults, tasks }
-    }
-
-    fn put(&self, key: &'static str, records: usize) {
-        let writer = self.writer.clone();
-        self.tasks.spawn("a writer", async move {
-            let batch: Vec<_> = (0..records).map(|at| Mutation::set(format!("{key}{at}"), "v")).collect();
-            writer.append(&batch).await.expect("a sound log takes writes");
-        });
-    }
-
-    /// Records of each group that was applied.
-    fn groups(&self) -> Vec<u64> {
-        self.applied.0.lock().iter().map(|group| group.records()).collect()
-    }
-
-    /// Lets tasks and threads go on for a moment of real time, or until something holds.
-    async fn until(&self, most: Duration, holds: impl Fn(&Self) -> bool) -> bool {
-        for _ in 0..most.as_millis() {
-            for _ in 0..20 {
-                tokio::task::yield_now().await;
-            }
-            if holds(self) {
-                return true;
-            }
-            moment();
-        }
-        false
-    }
-
-    async fn comes_to(&self, groups: &[u64]) {
-        let came = self.until(Duration::from_secs(10), |this| this.groups() == groups).await;
-        assert!(came, "{:?} and not {groups:?}", self.groups());
-    }
-
-    async fn stays_at(&self, groups: &[u64]) {
-        let moved = self.until(Duration::from_millis(40), |this| this.groups() != groups).await;
-        assert!(!moved, "{:?} and not {groups:?}", self.groups());
-    }
-
-    /// One write is on its way while two more come: three write.
-    async fn with_three_writers() -> Self {
-        let log = Self::new().await;
-        log.faults.order(WalCall::Append, 1, WalFault::Hang);
-        log.put("a", 1);
-        let hangs = log.until(Duration::from_secs(10), |this| this.faults.hanging() == 1).await;
-        assert!(hangs, "a committer came");
-        log.put("b", 1);
-        log.put("c", 1);
-        let pending = log.until(Duration::from_secs(10), |this| this.writer.pending_bytes() > 0).await;
-        assert!(pending && log.groups().is_empty());
-        log.until(Duration::from_millis(5), |_| false).await;
-        log.storage.release();
-        log
-    }
-
-    async fn ends(self) {
-        let drained = self.writer.drain(Duration::from_secs(3_600));
-        let (drained, rests) = (tokio::task::unconstrained(drained), Duration::from_secs(10));
-        tokio::pin!(drained);
-        let mut done = false;
-        for _ in 0..rests.as_millis() {
-            done = futures::poll!(drained.as_mut()).is_ready();
-            if done {
-                break;
-            }
-            moment();
-        }
-        assert!(done, "whoever waits for company with nothing to commit waits for ever");
-        assert!(self.tasks.panics().is_empty());
-        self.tasks.abort_and_join().await;
-    }
-}
+use super::threaded::{LINGER, Threaded};
+use crate::wal::WalCall;
 
 #[tokio::test(start_paused = true)]
 async fn a_committer_waits_until_all_have_come_who_write() {
-    let log = Threaded::with_three_writers().await;
+    let log = Threaded::new().await.with_three_writers().await;
     log.comes_to(&[1]).await;
     log.stays_at(&[1]).await;
     log.put("d", 1);
@@ -121,7 +15,7 @@ async fn a_committer_waits_until_all_have_come_who_write() {
 
 #[tokio::test(start_paused = true)]
 async fn a_committer_waits_no_longer_than_a_moment_from_the_first_who_came() {
-    let log = Threaded::with_three_writers().await;
+    let log = Threaded::new().await.with_three_writers().await;
     log.comes_to(&[1]).await;
     tokio::time::advance(LINGER / 2).await;
     log.stays_at(&[1]).await;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,13 +24,14 @@ use crate::wal::{
 
 pub(super) const PARTITIONS: u16 = 4;
 
-/// What was applied, in order.
+/// What was applied, in order, and on which threads.
 #[derive(Default)]
-pub(super) struct Applied(pub(super) Mutex<Vec<Arc<Group>>>);
+pub(super) struct Applied(pub(super) Mutex<Vec<Arc<Group>>>, pub(super) Mutex<Vec<ThreadId>>);
 
 impl DurableGroups for Applied {
     fn apply(&self, group: &Arc<Group>) {
         self.0.lock().push(group.clone());
+        self.1.lock().push(std::thread::current().id());
     }
 }
 
