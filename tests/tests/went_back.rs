@@ -1,11 +1,14 @@
 //! A site that comes back with an older log, or with none, harms nobody.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidewire::status::{Direction, PeerState};
 use tidewire_core::disk::MemDisk;
+use tidewire_core::id::{Offset, OriginTag, PartitionId, Version};
 use tidewire_core::meta::MemMeta;
-use tidewire_tests::{Acknowledged, Workload, World, seeds, virtual_time};
+use tidewire_tests::{Acknowledged, History, Workload, World, seeds, virtual_time};
 
 /// What the first site says of its sending to each peer.
 fn sending(world: &World) -> Vec<(PeerState, String)> {
@@ -40,7 +43,7 @@ async fn demand_unharmed(world: &World, before: &[tidewire_core::tree::Digest], 
         let tree = site.tree().expect("it runs");
         let now = tree.digest();
         assert_eq!((now.digest, now.entries), (before.digest, before.entries), "{} changed", site.id());
-        let history = tidewire_tests::History::of(&tree).await;
+        let history = History::of(&tree).await;
         for write in acknowledged {
             let there = history
                 .entries
@@ -120,6 +123,55 @@ fn f04_a_site_whose_log_was_created_anew_is_refused_by_name() {
                 assert!(receiving.reason.as_deref().is_some_and(|why| why.contains("incarnation")));
             }
             demand_unharmed(&world, &before, &acknowledged).await;
+        });
+    }
+}
+
+/// What each log says of every write, by its name: where and when it was committed, and what it does.
+async fn names(world: &World) -> BTreeMap<(OriginTag, PartitionId, Offset), (Version, Bytes, Option<Bytes>)> {
+    let mut names = BTreeMap::new();
+    for site in &world.sites {
+        for entry in History::of(&site.tree().expect("it runs")).await.entries {
+            let name = (entry.dot.origin, entry.dot.partition, entry.dot.offset);
+            let write = (entry.version, entry.key, entry.value);
+            let said = names.entry(name).or_insert_with(|| write.clone());
+            assert_eq!(*said, write, "seed {}: {name:?} is two writes", world.seed);
+        }
+    }
+    names
+}
+
+#[test]
+fn f23_a_restored_site_gives_no_write_a_second_name_and_no_name_to_two_writes() {
+    for seed in seeds(6) {
+        virtual_time(async {
+            let (mut world, backup, acknowledged) = old_friends(seed).await;
+            world.sites[0].restore(backup);
+            world.start(0).await;
+            // It has time to send all that it holds once more, if it were to.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let known = names(&world).await;
+            world.sites[0].cluster().expect("it runs").reseed("b", None).await.expect("asked");
+            world.demand_convergence(Duration::from_secs(60)).await;
+            assert_eq!(names(&world).await, known, "seed {seed}: old writes came anew");
+            let more = write_for(&world, Duration::from_secs(1)).await;
+            world.demand_convergence(Duration::from_secs(60)).await;
+            let after = names(&world).await;
+            assert!(known.iter().all(|(name, write)| after.get(name) == Some(write)), "seed {seed}");
+            let names_of_writes: BTreeSet<_> =
+                after.values().map(|(version, key, _)| (version, key)).collect();
+            assert_eq!(names_of_writes.len(), after.len(), "seed {seed}: a write has two names");
+            let new: Vec<_> = after.iter().filter(|(name, _)| !known.contains_key(name)).collect();
+            let since: BTreeSet<_> = more.iter().map(|write| write.version).collect();
+            let come: BTreeSet<_> = new.iter().map(|(_, (version, ..))| *version).collect();
+            assert_eq!(come, since, "seed {seed}: what was written since, and nothing else, is new");
+            let own = world.sites[0].tree().expect("it runs").identity().origin();
+            assert!(new.iter().any(|((origin, ..), _)| *origin == own), "the restored site writes again");
+            assert!(
+                acknowledged
+                    .iter()
+                    .all(|write| known.values().any(|(version, ..)| *version == write.version))
+            );
         });
     }
 }

@@ -217,3 +217,27 @@ fn a_wrong_command_line_is_exit_2_in_one_line() {
     assert_eq!(output.status.code(), Some(2));
     assert!(complaint(&output).contains("'status'"));
 }
+
+#[test]
+fn what_is_no_address_and_no_command_is_a_mistake_of_usage() {
+    for url in [
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:0",
+        "http://127.0.0.1:x",
+        "http://",
+        "http://h/?q",
+        "h:1",
+    ] {
+        let output = tidewire(&["get", "orders", "k"], Some(url), b"");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("is not an address"), "{url}: {said}");
+    }
+    for command in [&[][..], &["peers"]] {
+        let output = tidewire(command, None, b"");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (output.status.code(), said.trim()),
+            (Some(2), "tidewire: a command is missing; see `tidewire --help`")
+        );
+    }
+}

@@ -133,7 +133,19 @@ pub(super) fn open_file(path: &Path) -> Result<Database, MetaError> {
         RealDisk.rename(incomplete, path).map_err(disk_failed)?;
         RealDisk.sync_dir(path.parent().unwrap_or(Path::new(""))).map_err(disk_failed)?;
     }
-    builder.open(path).map_err(|error| failed(text(), error))
+    builder.open(path).map_err(|error| advise(failed(text(), error)))
+}
+
+/// A file that is there and cannot be read is not made anew: what it knew is not known anywhere else.
+fn advise(error: MetaError) -> MetaError {
+    match error.kind() {
+        MetaErrorKind::Corrupt => MetaError::new(
+            MetaErrorKind::Corrupt,
+            "the metadata is damaged; put the data directory back whole from a copy",
+        )
+        .with_source(error),
+        _ => error,
+    }
 }
 
 /// Makes a new file ready for requests.

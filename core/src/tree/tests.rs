@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::*;
@@ -21,6 +22,7 @@ use crate::error::ErrorKind;
 use crate::feed::FeedSource;
 use crate::id::{ClusterId, Hlc};
 use crate::random::Random;
+use crate::record::Block;
 
 pub(super) use self::site::Site;
 
@@ -358,4 +360,35 @@ async fn a_promise_is_never_broken_by_a_later_write() {
         assert!(closed > version.expect("put").hlc);
         assert!(tree.put("k", "later").await.expect("put").hlc > closed);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f58_a_small_live_value_holds_nothing_of_the_buffer_that_it_came_in() {
+    let (mut site, disk) = (Site::new("a", 1), MemDisk::new());
+    let tree = site.open(Arc::new(disk.clone())).await.expect("opens");
+    let written = Bytes::from(vec![b'w'; 1024 * 1024]);
+    tree.put(written.slice(..8), written.slice(8..16)).await.expect("put");
+    assert!(written.is_unique(), "a write keeps its caller's buffer");
+
+    let (mut abroad, far) = (Site::new("b", 9), MemDisk::new());
+    let other = abroad.open(Arc::new(far)).await.expect("opens");
+    let large = Operation::Set("large".into(), vec![b'l'; 2_000].into());
+    other.batch(vec![Operation::Set("small".into(), "s".into()), large]).await.expect("written");
+    let groups = ready_groups(&other).await;
+    let (of, incarnation) = (other.identity().cluster.clone(), other.identity().incarnation);
+    drop(other);
+    // As it came out of a socket: one buffer, which the blocks of the page are slices of.
+    let page = Bytes::copy_from_slice(groups[0].blocks[0].0.bytes());
+    let block = Block::parse(page.clone()).expect("whole");
+    let blocks = vec![(block, 0)];
+    let group = ReadyGroup { blocks, ..groups[0].clone() };
+    drop(groups);
+    tree.enroll(&of, incarnation).await.expect("known");
+    ApplyTarget::apply(&tree, vec![group]).await.expect("applied");
+    assert!(!page.is_unique(), "it is among the recent groups, which have a bound of their own");
+    for at in 0..200 {
+        tree.put("large", vec![b'x'; 40 + at]).await.expect("put");
+    }
+    assert!(page.is_unique(), "a small value holds the page that it came in");
+    assert_eq!(tree.get("small").map(|found| found.value), Some("s".into()));
 }

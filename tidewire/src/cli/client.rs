@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::Deserialize;
+use ureq::http::uri::Authority;
 use ureq::http::{Response, Uri};
 use ureq::{Agent, Body, RequestBuilder};
 
@@ -18,6 +19,15 @@ const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~')
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may be silent: streams carry a keep-alive line every 15 s, a commit takes at most minutes.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// Whether it is a host, and a port that can be if there is one.
+fn is_address(uri: &Uri) -> bool {
+    let port = |authority: &Authority| {
+        let behind = authority.as_str().rsplit(']').next().unwrap_or_default();
+        !behind.contains(':') || authority.port_u16().is_some_and(|port| port > 0)
+    };
+    uri.path() == "/" && uri.query().is_none() && uri.authority().is_some_and(port)
+}
 
 /// How to reach the server.
 #[derive(Debug, Args)]
@@ -55,7 +65,7 @@ impl Client {
         if base.starts_with("https://") {
             return Err(Failure::usage(format!("--url {base}: there is no TLS yet; use http://HOST:PORT")));
         }
-        let fits = base.starts_with("http://") && base.parse::<Uri>().is_ok_and(|uri| uri.path() == "/");
+        let fits = base.starts_with("http://") && base.parse::<Uri>().is_ok_and(|uri| is_address(&uri));
         if !fits {
             return Err(Failure::usage(format!("--url {base:?} is not an address; use http://HOST:PORT")));
         }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 use clap::{Parser, Subcommand};
 
 use super::client::Connection;
@@ -77,6 +78,9 @@ enum Command {
 pub fn main() -> ExitCode {
     let command = match CommandLine::try_parse() {
         Ok(line) => line.command,
+        Err(error) if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand => {
+            return Failure::usage("a command is missing; see `tidewire --help`").report();
+        }
         Err(error) if error.use_stderr() => return Failure::usage(one_line(&error.to_string())).report(),
         Err(error) => {
             // Help or version, on stdout; whoever closes the pipe has seen enough.

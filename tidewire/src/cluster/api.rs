@@ -11,7 +11,7 @@ use tidewire_core::tree::Tree;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::Cluster;
-use crate::config::{ClusterConfig, ConfigError, Peer};
+use crate::config::{ClusterConfig, ConfigError, Peer, Problem};
 use crate::http::{Order, PeerAction, SinkAction, Site};
 use crate::status::{Member, PeerSource, Status};
 
@@ -110,7 +110,12 @@ impl Cluster {
         let mut config = ClusterConfig::clone(&self.0.config());
         config.peers = vec![peer.clone()];
         let wrong = |error: ConfigError| {
-            let said: Vec<String> = error.problems().iter().map(|problem| problem.message.clone()).collect();
+            let named = |problem: &Problem| {
+                // Of "peers[0].url" the part that the order has, too.
+                let key = problem.key.rsplit('.').next().unwrap_or_default();
+                format!("{key}: {}", problem.message)
+            };
+            let said: Vec<String> = error.problems().iter().map(named).collect();
             Error::new(ErrorKind::Invalid, format!("peer {}: {}", peer.id, said.join("; ")))
         };
         config.validate().map(drop).map_err(wrong)

@@ -18,7 +18,7 @@ use tidewire_core::tree::TreeMetrics;
 use tidewire_core::wal::{CommitRunner, WalMetrics};
 use tokio::time::Instant;
 
-use super::directory::{Directory, pin_cluster};
+use super::directory::Directory;
 use super::flows::{Flows, Freshness};
 use super::handle::{Cluster, Inner, Meta};
 use super::links::Links;
@@ -120,7 +120,7 @@ impl ClusterBuilder {
             Some(meta) => Meta::Given(meta),
             None => Meta::open(&tasks, directory.root.join("meta.redb")).await?,
         };
-        pin_cluster(&meta.store(), &id).await?;
+        directory.pin_cluster(&disk, &meta.store(), &id).await?;
         let wall = self.wall.unwrap_or_else(|| Arc::new(SystemClock));
         let ceiling = Arc::new(StoredCeiling::new(meta.store()));
         let clock = Arc::new(HybridClock::open(wall.clone(), ceiling, limits.max_clock_skew).await?);

@@ -15,6 +15,8 @@ const VERSION: &str = "1";
 /// An open data directory.
 pub(super) struct Directory {
     pub(super) root: PathBuf,
+    /// It had no version before: nothing in it is known to belong together.
+    fresh: bool,
     /// Held as long as the directory is used.
     _lock: DirLock,
 }
@@ -39,24 +41,57 @@ impl Directory {
             _ => io("cannot be locked", root, error),
         })?;
         let path = root.join("VERSION");
-        if disk.exists(&path).map_err(|error| io("VERSION cannot be read", root, error))? {
+        let fresh = !disk.exists(&path).map_err(|error| io("VERSION cannot be read", root, error))?;
+        if fresh {
+            write_atomically(disk.as_ref(), &path, format!("{VERSION}\n").as_bytes())
+                .map_err(|error| io("VERSION cannot be written", root, error))?;
+        } else {
             let found = read_whole(disk.as_ref(), &path)
                 .map_err(|error| io("VERSION cannot be read", root, error))?;
-            let found = String::from_utf8_lossy(&found).trim().to_owned();
-            if found != VERSION {
+            check_version(root, &String::from_utf8_lossy(&found))?;
+        }
+        Ok(Self { root: root.to_owned(), fresh, _lock: lock })
+    }
+
+    /// Pins the cluster's name in the metadata, or compares it with the one that is pinned. Metadata that knows nothing beside
+    /// trees that are there is not theirs: who reads their logs, what is parked and who is sealed out would be forgotten.
+    pub(super) async fn pin_cluster(
+        &self,
+        disk: &Arc<dyn Disk>,
+        meta: &Arc<dyn MetaStore>,
+        id: &ClusterId,
+    ) -> Result<(), Error> {
+        const KEY: &str = "cluster/id";
+        match meta.get(KEY).await? {
+            Some(pinned) if pinned == id.as_str() => return Ok(()),
+            Some(pinned) => {
                 return Err(Error::new(
                     ErrorKind::Refused,
                     format!(
-                        "data_dir {} has layout {found}, this program knows layout {VERSION}; use the Tidewire that wrote it",
-                        root.display()
+                        "data_dir belongs to cluster {}, the configuration says {id}; a cluster's id never changes: set it back, or use another data_dir",
+                        String::from_utf8_lossy(&pinned)
                     ),
                 ));
             }
-        } else {
-            write_atomically(disk.as_ref(), &path, format!("{VERSION}\n").as_bytes())
-                .map_err(|error| io("VERSION cannot be written", root, error))?;
+            None => {}
         }
-        Ok(Self { root: root.to_owned(), _lock: lock })
+        let trees = self.trees_on_disk(disk);
+        if !trees.is_empty() && !self.fresh {
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "data_dir {} has trees ({}), and its metadata (meta.redb) knows nothing of them: put the directory back whole from a copy; \
+                     or remove VERSION too, and it goes on without positions of sinks and peers, dead letters, added and sealed peers",
+                    self.root.display(),
+                    trees.join(", ")
+                ),
+            ));
+        }
+        if !trees.is_empty() {
+            tracing::warn!(data_dir = %self.root.display(), trees = trees.join(", "), "trees are taken over without metadata: positions of sinks and peers, dead letters, added and sealed peers begin anew");
+        }
+        let pin = MetaChange::put(KEY, Bytes::copy_from_slice(id.as_str().as_bytes()));
+        Ok(meta.commit(vec![pin]).await?)
     }
 
     /// The directory of a tree.
@@ -72,20 +107,24 @@ impl Directory {
     }
 }
 
-/// Pins the cluster's name in the metadata, or compares it with the one that is pinned.
-pub(super) async fn pin_cluster(meta: &Arc<dyn MetaStore>, id: &ClusterId) -> Result<(), Error> {
-    const KEY: &str = "cluster/id";
-    match meta.get(KEY).await? {
-        Some(pinned) if pinned == id.as_str() => Ok(()),
-        Some(pinned) => Err(Error::new(
-            ErrorKind::Refused,
-            format!(
-                "data_dir belongs to cluster {}, the configuration says {id}; a cluster's id never changes: set it back, or use another data_dir",
-                String::from_utf8_lossy(&pinned)
-            ),
-        )),
-        None => Ok(meta
-            .commit(vec![MetaChange::put(KEY, Bytes::copy_from_slice(id.as_str().as_bytes()))])
-            .await?),
+fn check_version(root: &Path, found: &str) -> Result<(), Error> {
+    let found = found.trim();
+    if found == VERSION {
+        return Ok(());
     }
+    let root = root.display();
+    // Layouts are counted; anything else was not written by any Tidewire.
+    let (kind, said) = if found.parse::<u32>().is_ok() {
+        let said = format!(
+            "data_dir {root} has layout {found}, this program knows layout {VERSION}; use the Tidewire that wrote it"
+        );
+        (ErrorKind::Refused, said)
+    } else {
+        let said = format!(
+            "data_dir {root}: VERSION holds {:?}, which is no layout; put the directory back whole from a copy",
+            found.chars().take(32).collect::<String>()
+        );
+        (ErrorKind::Corrupt, said)
+    };
+    Err(Error::new(kind, said))
 }

@@ -151,6 +151,7 @@ impl Links {
             server.remove(id).await;
         }
         let freed = self.release_all(id).await?;
+        self.withdraw_seeds().await?;
         tracing::info!(peer = %id, bytes = freed, "peer removed; these bytes of the log are no longer held for it");
         Ok(freed)
     }
@@ -260,6 +261,7 @@ impl Links {
         }
         self.end_shippers(id).await;
         let freed = self.release_all(id).await?;
+        self.withdraw_seeds().await?;
         tracing::warn!(peer = %id, bytes = freed, "sealed out: nothing is held for it, and nothing of it is taken until it is resumed");
         Ok(freed)
     }
@@ -281,6 +283,7 @@ impl Links {
                 freed += bytes;
             }
         }
+        self.withdraw_seeds().await?;
         Ok(freed)
     }
 
@@ -389,6 +392,24 @@ impl Links {
         for (_, tree) in ended {
             self.shipper_metrics.forget(&tree, id);
         }
+    }
+
+    /// Waits no more for seeds that were ordered from clusters with which the tree is not exchanged any more.
+    async fn withdraw_seeds(&self) -> Result<(), Error> {
+        for Enrolled { tree, .. } in self.enrolled() {
+            let name = &tree.identity().tree;
+            let gives = |from: &ClusterId| {
+                let listed =
+                    |trees: Vec<String>| trees.is_empty() || trees.iter().any(|tree| tree == name.as_str());
+                self.active_peer(from).is_ok() && self.exchanged(from).is_ok_and(listed)
+            };
+            let from = tree.seed_wish().and_then(|wish| wish.from);
+            if let Some(from) = from.filter(|from| !gives(from)) {
+                tree.withdraw_seed(&from).await?;
+                tracing::warn!(tree = %name, peer = %from, "the snapshot that was to come from this peer is not waited for any more");
+            }
+        }
+        Ok(())
     }
 
     async fn release_all(&self, id: &ClusterId) -> Result<u64, Error> {

@@ -207,7 +207,11 @@ impl Reader<'_> {
                 for key in keys.into_iter().filter(|key| key.required) {
                     if table.is_none_or(|table| table.get(key.name).is_none()) {
                         let line = self.line(&path);
-                        let message = format!("is missing: {} {} needs it", section.head(), key.meaning);
+                        let meaning = key
+                            .meaning
+                            .trim_start_matches("Required")
+                            .trim_start_matches([':', ';', '.', ' ']);
+                        let message = format!("is missing; {} needs it: {meaning}", section.head());
                         self.problems.push(Problem { line, key: format!("{path}.{}", key.name), message });
                     }
                 }

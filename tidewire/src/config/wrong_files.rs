@@ -110,7 +110,7 @@ const AFTER_A_PEER: &[Case] = &[
 ];
 
 const WHOLE: &[Case] = &[
-    ("", 0, "cluster.id", &["is missing", "[cluster]"]),
+    ("", 0, "cluster.id", &["is missing; [cluster] needs it: never changes"]),
     ("[cluster]\nid = \"EU\"", 2, "cluster.id", &["\"EU\"", "[a-z0-9]"]),
     ("id = \"eu-west\"", 1, "id", &["[cluster]"]),
     ("[cluster]\nid = \"a\"\nid = \"b\"", 3, "", &["not valid TOML", "duplicate key"]),

@@ -86,6 +86,12 @@ async fn one_by_one(tree: &Tree, operations: Vec<Operation>) -> Result<Version, 
 }
 
 fn parse(bytes: &[u8]) -> Result<(bool, Vec<Operation>), Error> {
+    // A list would be read as the fields of a batch in their order, which nobody means.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(invalid(
+            "a batch is an object: {\"ops\":[{\"op\":\"set\",\"key\":\"k\",\"value\":\"v\"}]}",
+        ));
+    }
     let batch: BatchJson = serde_json::from_slice(bytes)
         .map_err(|error| invalid(format!("the batch is not understood: {error}")))?;
     if batch.ops.len() > MAX_BATCH_OPERATIONS {

@@ -24,6 +24,8 @@ fn a_peer_is_added_paused_resumed_restarted_and_removed_on_the_command_line() {
     let url = format!("http://127.0.0.1:{}", b.replication_port());
     let (code, said) = a.tidewire(&["peers", "add", "b", "https://b.example:7400"]);
     assert!(code == Some(2) && said.contains("TLS"), "{said}");
+    let (code, said) = a.tidewire(&["peers", "add", "b", "--forward"]);
+    assert!(code == Some(2) && said.contains("peer b: forward: nothing is sent"), "{code:?}: {said}");
     let said = done(&a, &["peers", "add", "b", &url]);
     assert!(said.contains("added b"), "{said}");
     assert_eq!(a.tidewire(&["peers", "add", "b", &url]).0, Some(1), "it is there");
@@ -101,4 +103,24 @@ fn a_peer_of_the_file_is_removed_by_the_file_and_sighup_takes_what_it_says_over(
     assert!(done(&a, &["peers", "list"]).contains("no peers"));
     a.terminate();
     assert_eq!(a.ended(20).code(), Some(0));
+}
+
+#[test]
+fn f17_a_seed_that_was_ordered_from_a_peer_is_not_waited_for_when_that_is_removed_or_sealed() {
+    let mut a = Server::new("a");
+    a.start();
+    assert!(a.api().wrote("k1", "v"));
+    for order in ["remove", "seal"] {
+        done(&a, &["peers", "add", "b", "http://127.0.0.1:1"]);
+        done(&a, &["peers", "reseed", "b"]);
+        let waits = done(&a, &["status"]);
+        assert!(waits.contains("waits for b to send a snapshot"), "{waits}");
+        done(&a, &["peers", order, "b"]);
+        let after = done(&a, &["status"]);
+        assert!(after.contains("health ok") && !after.contains("reseeding"), "{order}: {after}");
+        a.kill();
+        a.start();
+        let started = done(&a, &["status"]);
+        assert!(!started.contains("reseeding"), "{order}, after a restart: {started}");
+    }
 }

@@ -29,6 +29,20 @@ const BACKLOG: usize = 16;
 /// How long to wait after the system could not accept, for instance because it is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What to do about an address that cannot be bound.
+fn advice(kind: std::io::ErrorKind) -> &'static str {
+    match kind {
+        std::io::ErrorKind::AddrInUse => {
+            "another process listens there; stop it, or set listen.replication to a free port (0 picks one)"
+        }
+        std::io::ErrorKind::AddrNotAvailable => "set listen.replication to an address of this machine",
+        std::io::ErrorKind::PermissionDenied => {
+            "set listen.replication to a port from 1024 up, or allow this one"
+        }
+        _ => "check listen.replication",
+    }
+}
+
 /// Listens on a port. Its tasks: the server, streams that have not said `Hello`, and a task for each connection, which ends
 /// with its [`Socket`].
 pub(super) struct GrpcListener {
@@ -42,8 +56,9 @@ pub(super) struct GrpcListener {
 impl GrpcListener {
     /// Binds and starts to serve.
     pub(super) async fn bind(listen: &str, message_bytes: usize) -> Result<Self, LinkError> {
-        let refuse = |error| {
-            LinkError::new(LinkErrorKind::Config, format!("cannot listen on {listen}")).with_source(error)
+        let refuse = |error: std::io::Error| {
+            let said = format!("cannot listen on {listen}: {}", advice(error.kind()));
+            LinkError::new(LinkErrorKind::Config, said).with_source(error)
         };
         let listener = TcpListener::bind(listen).await.map_err(refuse)?;
         let address = listener.local_addr().map_err(refuse)?;

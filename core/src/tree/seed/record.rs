@@ -116,6 +116,14 @@ impl SeedRecord {
         }
     }
 
+    /// Whoever alone was to give a seed gives none any more: what was ordered is off. More keys go on to wait for a seed of
+    /// whoever comes first.
+    pub(in crate::tree) fn withdraw(&mut self, giver: &ClusterId) {
+        if self.wish.as_ref().is_some_and(|wish| wish.from.as_ref() == Some(giver)) {
+            self.wish = self.widening.is_some().then_some(SeedWish { from: None });
+        }
+    }
+
     /// The seed that comes for more keys lacks writes of these origins, which were sealed out.
     pub(in crate::tree) fn forgo(&mut self, origins: BTreeSet<OriginTag>) {
         if origins.is_empty() {

@@ -105,3 +105,18 @@ fn the_bytes_of_a_record_with_an_interest_are_those_of_version_2() {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, include_str!("../../../golden/seed-v2.hex").trim());
 }
+
+#[test]
+fn what_was_ordered_is_off_when_its_giver_is_gone_and_more_keys_wait_for_whoever_comes() {
+    let [there, other] = ["there", "other"].map(|name| ClusterId::new(name).expect("a name"));
+    let mut ordered = record();
+    ordered.withdraw(&other);
+    assert_eq!(ordered, record(), "another cluster was to give it");
+    ordered.withdraw(&there);
+    assert_eq!(ordered, SeedRecord { wish: None, ..record() }, "nothing else has changed");
+    let mut more = interested();
+    more.withdraw(&there);
+    assert_eq!(more, SeedRecord { wish: Some(SeedWish { from: None }), ..interested() });
+    more.withdraw(&there);
+    assert_eq!(more.wish, Some(SeedWish { from: None }), "anybody may give it");
+}

@@ -11,6 +11,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use super::record::SeedWish;
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
+use crate::id::ClusterId;
 use crate::tree::Tree;
 use crate::tree::snapshot::{SnapshotHeader, SnapshotName};
 
@@ -84,6 +85,15 @@ impl Tree {
     pub async fn wish_for_seed(&self, wish: SeedWish) -> Result<(), Error> {
         let seeds = self.0.seeds.clone();
         Ok(self.0.tasks.blocking(move || seeds.change(|record| record.wish = Some(wish))).await??)
+    }
+
+    /// Takes back, durably, what was asked of this giver alone. To be called when none of its seeds can come in any more.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub async fn withdraw_seed(&self, giver: &ClusterId) -> Result<(), Error> {
+        let (seeds, giver) = (self.0.seeds.clone(), giver.clone());
+        Ok(self.0.tasks.blocking(move || seeds.change(|record| record.withdraw(&giver))).await??)
     }
 
     pub(super) fn seed_dir(&self) -> PathBuf {

@@ -139,7 +139,10 @@ async fn a_batch_that_is_not_atomic_goes_in_order_and_says_how_far_it_came() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_is_not_understood_or_too_large_is_refused() {
     let server = Served::start().await;
-    for bad in ["", "{", "[]", "{\"ops\":[]}", "{\"atomic\":false,\"ops\":[]}", "{\"ops\":[],\"x\":1}"] {
+    let listed = r#"[true,[["set","k",null,"v",null,null]]]"#;
+    for bad in
+        ["", "{", "[]", listed, "{\"ops\":[]}", "{\"atomic\":false,\"ops\":[]}", "{\"ops\":[],\"x\":1}"]
+    {
         server.post_batch(bad).refused(400, "invalid");
     }
     let many = vec![r#"{"op":"delete","key":"a"}"#; 10_001].join(",");
