@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::random::Random;
@@ -33,10 +33,13 @@ pub enum DiskOperation {
 #[derive(Clone)]
 pub struct DiskFaults(Arc<(Mutex<Plan>, Condvar)>);
 
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
 struct Plan {
     random: Random,
     counts: BTreeMap<DiskOperation, u64>,
     scripted: BTreeSet<(DiskOperation, u64)>,
+    meanwhile: BTreeMap<(DiskOperation, u64), Meanwhile>,
     always: BTreeSet<DiskOperation>,
     chances: BTreeMap<DiskOperation, f64>,
     full: bool,
@@ -50,6 +53,7 @@ impl DiskFaults {
             random: Random::from_seed(seed),
             counts: BTreeMap::new(),
             scripted: BTreeSet::new(),
+            meanwhile: BTreeMap::new(),
             always: BTreeSet::new(),
             chances: BTreeMap::new(),
             full: false,
@@ -63,6 +67,14 @@ impl DiskFaults {
         let mut plan = self.0.0.lock();
         let at = plan.counts.get(&operation).copied().unwrap_or(0) + nth;
         plan.scripted.insert((operation, at));
+    }
+
+    /// Something happens while the `nth` operation of a kind from now on takes its time: what others do who have the disk
+    /// before it. The operation goes on afterwards. 1 is the next one.
+    pub fn before_nth(&self, operation: DiskOperation, nth: u64, meanwhile: impl FnOnce() + Send + 'static) {
+        let mut plan = self.0.0.lock();
+        let at = plan.counts.get(&operation).copied().unwrap_or(0) + nth;
+        plan.meanwhile.insert((operation, at), Box::new(meanwhile));
     }
 
     /// Every operation of a kind fails.
@@ -89,6 +101,7 @@ impl DiskFaults {
     pub fn heal(&self) {
         let mut plan = self.0.0.lock();
         plan.scripted.clear();
+        plan.meanwhile.clear();
         plan.always.clear();
         plan.chances.clear();
         plan.full = false;
@@ -117,6 +130,9 @@ impl DiskFaults {
         let count = plan.counts.entry(operation).or_insert(0);
         *count += 1;
         let at = (operation, *count);
+        if let Some(meanwhile) = plan.meanwhile.remove(&at) {
+            MutexGuard::unlocked(&mut plan, meanwhile);
+        }
         while plan.hung && matches!(operation, DiskOperation::Write | DiskOperation::Sync) {
             released.wait(&mut plan);
         }

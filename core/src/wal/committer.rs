@@ -134,21 +134,11 @@ impl Committer {
         shared.changed.notify_waiters();
     }
 
-    /// Waits a moment for all who write, if that is more than one: then one sync serves all. The moment begins with the
-    /// first of them: those who were woken together come together. While nobody has come it leaves the processor to them.
+    /// Waits a moment for all who write, if that is more than one and one of them has come: then one sync serves all. It
+    /// leaves the processor to them.
     fn wait_for_company(&self) {
         let started = Instant::now();
-        loop {
-            let since = {
-                let state = self.shared.state.lock();
-                if !state.expects_more() {
-                    return;
-                }
-                state.pending.opened().max(started)
-            };
-            if since.elapsed() >= self.shared.limits.linger {
-                return;
-            }
+        while self.shared.state.lock().expects_more() && started.elapsed() < self.shared.limits.linger {
             std::thread::yield_now();
         }
     }

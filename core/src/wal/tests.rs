@@ -3,6 +3,7 @@
 mod rig;
 mod threaded;
 
+mod above;
 mod company;
 mod conforming;
 mod failing;

@@ -6,5 +6,6 @@ mod at_rest;
 mod filling;
 mod model;
 mod opening;
+mod overtaken;
 mod reading;
 mod trimming;

@@ -157,3 +157,42 @@ async fn f32_what_is_in_flight_is_bounded_in_bytes() {
     assert!((4..=6).contains(&sent), "{sent} groups of 3,000 bytes are in flight, and 16,000 bytes may be");
     rig.tasks.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_more_is_sent_behind_a_group_that_has_failed() {
+    let rig = rig(8).await;
+    // The second fails at once; the first takes its time, so the failure cannot be dealt with yet.
+    rig.faults.order(WalCall::Append, 1, WalFault::Late(Duration::from_millis(50)));
+    rig.faults.order(WalCall::Append, 2, WalFault::Fail(StorageErrorKind::Io));
+    let sent = async {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        assert_eq!(rig.faults.count(WalCall::Append), 2, "four more writes came meanwhile");
+        assert_eq!(rig.faults.count(WalCall::Reconcile), 0);
+    };
+    let (answers, ()) = tokio::join!(six_groups(&rig), sent);
+    assert!(answers[0].is_ok() && answers[1..].iter().all(Result::is_err));
+    rig.put("after").await.expect("the log works again");
+    let places: Vec<u64> = rig.applied().iter().map(|lsn| lsn.get()).collect();
+    assert_eq!(places, [0, 2], "what was never sent has used up no position");
+    rig.tasks.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_failed_is_told_why_though_the_deadline_has_passed_since() {
+    let rig = rig(4).await;
+    // The watch ticks already: when the first one is late, the second one is as well.
+    rig.put("before").await.expect("works");
+    tokio::time::sleep(Limits::default().commit_deadline / 16).await;
+    // The first is durable at once and answered after the deadline; until then the second waits with its failure.
+    rig.faults.order(WalCall::Append, 1, WalFault::AnswerLate(Duration::from_secs(60)));
+    rig.faults.order(WalCall::Append, 2, WalFault::Fail(StorageErrorKind::Full));
+    let second = async {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        rig.put("b").await
+    };
+    let (first, second) = tokio::join!(rig.put("a"), second);
+    first.expect("it had landed");
+    let said = second.expect_err("failed").to_string();
+    assert!(said.contains("the disk is full"), "{said}");
+    rig.tasks.abort();
+}

@@ -2,6 +2,7 @@
 //! work: it moves when a test says so.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::rig::{Applied, cluster, writer_over};
@@ -25,6 +26,7 @@ pub(super) struct Threaded {
     pub(super) applied: Arc<Applied>,
     pub(super) storage: Arc<FaultyStorage>,
     pub(super) faults: WalFaults,
+    watched: Arc<AtomicU64>,
     pub(super) tasks: Tasks,
 }
 
@@ -35,13 +37,16 @@ impl Threaded {
 
     /// That may use so many threads of those who write, at once.
     pub(super) async fn lending(threads: usize) -> Self {
+        Self::with(Limits { linger: LINGER, ..Limits::default() }, threads).await
+    }
+
+    pub(super) async fn with(limits: Limits, threads: usize) -> Self {
         let (tasks, faults) = (Tasks::new(Threads::Spawn), WalFaults::from_seed(1));
         let memory = Arc::new(MemStorage::new(&cluster(), Incarnation::new(77), 1));
         let storage = Arc::new(FaultyStorage::new(memory, faults.clone(), tasks.clone()));
-        let limits = Limits { linger: LINGER, ..Limits::default() };
         let (runner, metrics) = (CommitRunner::new(tasks.clone()).lending(threads), Metrics::default());
-        let (writer, applied, _) = writer_over(storage.clone(), limits, runner, &tasks, &metrics).await;
-        Self { writer, applied, storage, faults, tasks }
+        let (writer, applied, watched) = writer_over(storage.clone(), limits, runner, &tasks, &metrics).await;
+        Self { writer, applied, storage, faults, watched, tasks }
     }
 
     pub(super) fn put(&self, key: &'static str, records: usize) {
@@ -50,6 +55,11 @@ impl Threaded {
             let batch: Vec<_> = (0..records).map(|at| Mutation::set(format!("{key}{at}"), "v")).collect();
             writer.append(&batch).await.expect("a sound log takes writes");
         });
+    }
+
+    /// How often the watch was at work: it is while a committer is.
+    pub(super) fn watched(&self) -> u64 {
+        self.watched.load(Ordering::Relaxed)
     }
 
     /// Records of each group that was applied.
