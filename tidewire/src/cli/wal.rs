@@ -53,7 +53,7 @@ struct Logs {
 
 pub(crate) fn run(command: &WalCommand, out: &mut dyn Write) -> Result<ExitCode, Failure> {
     let (WalCommand::Inspect(files) | WalCommand::Verify(files) | WalCommand::Repair { files, .. }) = command;
-    let found = Logs::below(&files.dir)?;
+    let found = Logs::below(&files.dir, !matches!(command, WalCommand::Repair { cut: true, .. }))?;
     let mut code = ExitCode::SUCCESS;
     for log in &found.logs {
         let checkup = check(log)?;
@@ -82,10 +82,13 @@ pub(crate) fn run(command: &WalCommand, out: &mut dyn Write) -> Result<ExitCode,
 }
 
 impl Logs {
-    fn below(dir: &Path) -> Result<Self, Failure> {
+    fn below(dir: &Path, reading: bool) -> Result<Self, Failure> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let there = |path: &Path| disk.exists(path).unwrap_or(false);
-        let of_log = |path: &Path| there(&path.join("MANIFEST")).then(|| path.to_owned());
+        // One whose manifest is gone is a log all the same: opening it says so.
+        let segments =
+            |path: &Path| disk.list(path).is_ok_and(|names| names.iter().any(|name| name.ends_with(".seg")));
+        let of_log = |path: &Path| (there(&path.join("MANIFEST")) || segments(path)).then(|| path.to_owned());
         let mut found: Vec<PathBuf> = of_log(dir).or_else(|| of_log(&dir.join("wal"))).into_iter().collect();
         if found.is_empty() {
             let trees = dir.join("trees");
@@ -98,14 +101,15 @@ impl Logs {
                 dir.display()
             )));
         }
-        let lock = lock(&disk, dir)?;
+        let lock = lock(&disk, dir, reading)?;
         let logs = found.iter().map(|path| LogFiles::open(disk.clone(), path).map_err(Error::from));
         Ok(Self { logs: logs.collect::<Result<_, Error>>()?, _lock: lock })
     }
 }
 
-/// Keeps servers out. A log that was copied somewhere has no lock beside it.
-fn lock(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Option<DirLock>, Failure> {
+/// Keeps servers out. A log that was copied somewhere has no lock beside it; where nothing can be written no server runs, and
+/// what is only read needs none.
+fn lock(disk: &Arc<dyn Disk>, dir: &Path, reading: bool) -> Result<Option<DirLock>, Failure> {
     let absolute = std::path::absolute(dir)?;
     let above = absolute.ancestors().take(LEVELS).map(|dir| dir.join("LOCK"));
     let Some(path) = above.into_iter().find(|path| disk.exists(path).unwrap_or(false)) else {
@@ -116,6 +120,7 @@ fn lock(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Option<DirLock>, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
             Err(Failure::usage(format!("{} is held by a running server; stop it first", path.display())))
         }
+        Err(error) if reading && error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => Ok(None),
         Err(error) => Err(Failure::usage(format!("{}: cannot be locked: {error}", path.display()))),
     }
 }

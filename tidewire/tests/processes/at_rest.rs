@@ -54,4 +54,12 @@ fn a_damaged_log_is_shown_checked_and_cut_when_told_to() {
     server.start();
     let entries = server.api().scan().len();
     assert!((20..30).contains(&entries), "{entries} of 50 were before the damage");
+
+    server.kill();
+    std::fs::remove_file(segment.with_file_name("MANIFEST")).expect("removed");
+    for what in [&["inspect"][..], &["verify"], &["repair", "--cut"]] {
+        let output = wal(what, &dir);
+        assert_eq!(output.status.code(), Some(1), "{what:?}: {}", said(&output));
+        assert!(said(&output).contains("no MANIFEST; put the directory"), "{what:?}: {}", said(&output));
+    }
 }

@@ -62,7 +62,10 @@ impl LogFiles {
     /// `Corrupt` when it holds no log, or the small files that say whose it is are damaged.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> Result<Self, StorageError> {
         let manifest = Manifest::load(disk.as_ref(), dir)?.ok_or_else(|| {
-            let said = format!("{} holds no log: it has no MANIFEST", dir.display());
+            let said = format!(
+                "{} holds no log: it has no MANIFEST; put the directory of this tree back from a copy",
+                dir.display()
+            );
             StorageError::new(StorageErrorKind::Corrupt, said)
         })?;
         let trim = TrimPoint::load(disk.as_ref(), dir, manifest.incarnation)?;
