@@ -15,7 +15,7 @@ use tidewire_core::letters::{Letter, RecordFault};
 use tidewire_core::record::ReadyGroup;
 use tidewire_core::tasks::Tasks;
 use tidewire_core::transport::pages::Page;
-use tidewire_core::tree::{ApplyTarget, Imported, Staging, TreeIdentity};
+use tidewire_core::tree::{ApplyTarget, TreeIdentity};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -31,8 +31,9 @@ use crate::late::{LeftOut, take_late};
 use crate::metrics::{ApplierMetrics, OriginMetrics, applied, show_dead_letters, took};
 use crate::pause::Stall;
 use crate::port::Port;
-use crate::seeding::{Import, Shown};
+use crate::seeding::Shown;
 use crate::settings::{BUSY, INBOX, RECHECK, RETRY, Settings};
+use crate::turn::{Done, Turn, Work};
 use crate::view::{Input, View};
 use tidewire_core::latest::{Follower, Latest};
 
@@ -40,7 +41,7 @@ use tidewire_core::latest::{Follower, Latest};
 enum Message {
     From(Arc<Port>, Input),
     Forget(Vec<OriginTag>, oneshot::Sender<()>),
-    Import(Import),
+    Turn(Turn),
 }
 
 struct Shared {
@@ -106,8 +107,8 @@ impl Applier {
             shared: shared.clone(),
             messages,
             stalled: None,
-            import: None,
-            seeds: 0,
+            turn: None,
+            epoch: 0,
             canaries: Canaries::default(),
         };
         tasks.spawn(format!("apply {}", identity.tree), runner.run());
@@ -197,13 +198,10 @@ impl Applier {
         true
     }
 
-    /// Has a whole seed joined with the tree, between two rounds. None: the applier has ended.
-    pub(crate) async fn import(
-        &self,
-        staging: Box<dyn Staging>,
-    ) -> Option<oneshot::Receiver<Result<Imported, Error>>> {
+    /// Has work done between two rounds. None: the applier has ended.
+    pub(crate) async fn turn(&self, work: Work) -> Option<oneshot::Receiver<Done>> {
         let (answer, answered) = oneshot::channel();
-        self.0.inbox.send(Message::Import(Import { staging, answer })).await.ok()?;
+        self.0.inbox.send(Message::Turn(Turn { work, answer })).await.ok()?;
         Some(answered)
     }
 
@@ -239,8 +237,8 @@ struct Runner {
     demands: Demands,
     messages: mpsc::Receiver<Message>,
     stalled: Option<Arc<Stall>>,
-    import: Option<Import>,
-    seeds: u64,
+    turn: Option<Turn>,
+    epoch: u64,
     /// Promises whose way is being measured.
     canaries: Canaries,
 }
@@ -270,8 +268,8 @@ impl Runner {
             while let Ok(message) = self.messages.try_recv() {
                 self.take(message);
             }
-            if let Some(import) = self.import.take()
-                && !self.import(import).await
+            if let Some(turn) = self.turn.take()
+                && !self.turn(turn).await
             {
                 return false;
             }
@@ -348,29 +346,29 @@ impl Runner {
         }
     }
 
-    /// Has a seed joined with the tree. What waited of any origin is forgotten: links begin anew from where the tree
-    /// stands then. False: the tree takes nothing any more.
-    async fn import(&mut self, import: Import) -> bool {
-        let Import { staging, answer } = import;
-        let imported = tokio::select! { biased;
+    /// Does what is to be done with the tree at rest. What waited of any origin is forgotten: links begin anew from where
+    /// the tree stands then. False: the tree takes nothing any more.
+    async fn turn(&mut self, Turn { work, answer }: Turn) -> bool {
+        let target = self.shared.target.clone();
+        let done = tokio::select! { biased;
             () = self.shared.stop.cancelled() => return false,
-            imported = staging.import() => imported,
+            done = work.run(&*target, self.epoch) => done,
         };
-        if let Ok(imported) = &imported {
+        if let Ok(imported) = &done {
             let TreeIdentity { tree, partitions, consistency, .. } = &self.shared.identity;
             self.gate = Gate::new(*partitions, *consistency);
-            self.seeds += 1;
-            self.shared.metrics.seeded(tree, imported);
+            self.epoch += 1;
+            imported.iter().for_each(|imported| self.shared.metrics.seeded(tree, imported));
             self.publish(false);
         }
-        let _gone = answer.send(imported);
+        let _gone = answer.send(done);
         true
     }
 
     fn take(&mut self, message: Message) {
         let (port, input) = match message {
-            Message::Import(import) => {
-                self.import = Some(import);
+            Message::Turn(turn) => {
+                self.turn = Some(turn);
                 return;
             }
             Message::Forget(origins, done) => {
@@ -380,7 +378,7 @@ impl Runner {
             Message::From(port, input) => (port, input),
         };
         let mut applied = self.shared.target.progress();
-        if port.has_ended() || !port.is_of(self.seeds) {
+        if port.has_ended() || !port.is_of(self.epoch) {
             return;
         }
         let (origin, taken) = match input {
@@ -388,7 +386,7 @@ impl Runner {
                 let (origin, id) = (page.origin, page.id);
                 self.demands.came(origin, origin == port.peer.tag(), Instant::now());
                 let late = self.gate.late(&page, &applied);
-                if origin != port.peer.tag() && !late.is_empty() {
+                if !late.is_empty() {
                     if !take_late(&Applier(self.shared.clone()), &port, &applied, &mut letters, late) {
                         return;
                     }
@@ -441,7 +439,7 @@ impl Runner {
         let Shared { identity, origins, .. } = &*self.shared;
         self.shared.metrics.show(identity, &origins.lock(), &waiting, &progress.frontier);
         let wanted = self.demands.look(waiting.iter(), Instant::now());
-        let (stalled, seeds) = (self.stalled.clone(), self.seeds);
-        self.shared.view.set(Arc::new(View { progress, waiting, wanted, stalled, closed, seeds }));
+        let (stalled, epoch) = (self.stalled.clone(), self.epoch);
+        self.shared.view.set(Arc::new(View { progress, waiting, wanted, stalled, closed, epoch }));
     }
 }

@@ -28,7 +28,6 @@ fn tree(consistency: Consistency) -> TreeIdentity {
         partitions: PARTITIONS,
         merge: MergeMode::LastWriterWins,
         consistency,
-        interest: tidewire_core::record::Interest::all(),
     }
 }
 

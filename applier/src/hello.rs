@@ -38,8 +38,8 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Why it cannot seed a tree here, if that is so.
-    pub(crate) fn unfit(&self, identity: &TreeIdentity) -> Option<String> {
-        if !self.interest.includes(&identity.interest) {
+    pub(crate) fn unfit(&self, held: &Interest) -> Option<String> {
+        if !self.interest.includes(held) {
             return Some(format!("{} holds only {}", self.peer, self.interest));
         }
         self.partial.then(|| format!("{} waits for a snapshot itself", self.peer))
@@ -61,8 +61,9 @@ pub(crate) struct Known<'a> {
     pub(crate) paused: bool,
     /// Whether the operator has sealed it out.
     pub(crate) sealed: bool,
-    /// The tree, if it is open here, and the incarnation of the caller's log as far as something of it is applied.
-    pub(crate) tree: Option<(TreeIdentity, Option<Incarnation>)>,
+    /// The tree, if it is open here, which keys of it are held, and the incarnation of the caller's log as far as something
+    /// of it is applied.
+    pub(crate) tree: Option<(TreeIdentity, Interest, Option<Incarnation>)>,
 }
 
 fn refuse<T>(kind: RefusalKind, detail: impl Into<String>) -> Result<T, Refusal> {
@@ -137,11 +138,11 @@ pub(crate) fn check(hello: &Hello, caller: &Caller, known: &Known<'_>) -> Result
         let detail = format!("{me} has paused its links with {peer}: tidewire peers resume {peer} there");
         return refuse(RefusalKind::Paused, detail);
     }
-    let Some((identity, incarnation)) = &known.tree else {
+    let Some((identity, held, incarnation)) = &known.tree else {
         return refuse(RefusalKind::UnknownTree, format!("{me} has no tree {tree}: create it there"));
     };
     check_tree(hello, identity)?;
-    check_interest(caller, identity)?;
+    check_interest(caller, identity, held)?;
     check_tags(hello, caller, known)?;
     match incarnation {
         Some(before) if *before != caller.incarnation => refuse(
@@ -188,15 +189,15 @@ fn check_tree(hello: &Hello, identity: &TreeIdentity) -> Result<(), Refusal> {
 }
 
 /// What a relay does not hold it cannot send on, and everybody would take that for covered.
-fn check_interest(caller: &Caller, identity: &TreeIdentity) -> Result<(), Refusal> {
-    let TreeIdentity { cluster: me, tree, interest, .. } = identity;
+fn check_interest(caller: &Caller, identity: &TreeIdentity, held: &Interest) -> Result<(), Refusal> {
+    let TreeIdentity { cluster: me, tree, .. } = identity;
     let Caller { peer, interest: theirs, forwarded, relays, .. } = caller;
     // Who sends on what is asked for alone leaves out what it cannot send.
-    if forwarded.is_empty() || *relays || theirs.includes(interest) {
+    if forwarded.is_empty() || *relays || theirs.includes(held) {
         return Ok(());
     }
     let detail = format!(
-        "{peer} forwards and holds {theirs} of tree {tree}, {me} holds {interest}: let {peer} hold those keys too, or set \
+        "{peer} forwards and holds {theirs} of tree {tree}, {me} holds {held}: let {peer} hold those keys too, or set \
          forward = false for {me} there and let other clusters send it the rest"
     );
     refuse(RefusalKind::Interest, detail)

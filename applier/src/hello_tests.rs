@@ -38,7 +38,6 @@ fn answer(hello: &Hello, allowed: Option<bool>, incarnation: Option<u64>) -> Res
         partitions: 8,
         merge: MergeMode::LastWriterWins,
         consistency: Consistency::Causal,
-        interest: tidewire_core::record::Interest::all(),
     };
     let known = Known {
         cluster: &here,

@@ -1,12 +1,12 @@
-//! What comes too late of an origin that a relay brings: older than what is reaped here, so it might bring back what was
-//! deleted. Each such record is parked, and the link goes on. Where there is no room for the letters, [`LeftOut`]
-//! remembers the origin, and links leave it out alone.
+//! What comes too late: older than what is reaped here, so it might bring back what was deleted. Each such record is
+//! parked, and the link goes on. Where there is no room for the letters, [`LeftOut`] remembers an origin that a relay
+//! brings, and links leave it out alone; the origin's own link is refused until there is room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use tidewire_core::causal::OriginMarks;
-use tidewire_core::error::Error;
+use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{ClusterId, Offset, OriginTag, PartitionId};
 use tidewire_core::letters::Letter;
 use tidewire_core::tree::{ApplyTarget, Parking, Progress};
@@ -18,6 +18,11 @@ use crate::refusal::{Refusal, RefusalKind};
 /// Why a record that is too late is parked.
 pub(crate) const TOO_LATE: &str = "it comes too late: it is older than what was deleted and is forgotten here, and might bring \
     it back, for nothing waited for its origin then. To have its value, write it anew; then drop this letter";
+
+/// The way out where it is too much to be parked.
+pub(crate) const TOO_MUCH: &str = "If it is too much for that, leave that cluster as it is, seal it out here (tidewire peers \
+    seal), and write anew on another one what it alone has (tidewire scan shows it); only then let it begin again with an \
+    empty tree under a new name";
 
 /// What a letter takes beside its bytes and its reason, at least.
 const LETTER_BYTES: u64 = 64;
@@ -71,8 +76,8 @@ impl LeftOut {
     }
 }
 
-/// Has what comes too late over a relay parked with its page. False: there is no room, so the link begins anew and leaves
-/// the origin out.
+/// Has what comes too late parked with its page. False: there is no room. Then a relay's link begins anew and leaves the
+/// origin out; the origin's own link is refused.
 pub(crate) fn take_late(
     applier: &Applier,
     port: &Port,
@@ -87,11 +92,33 @@ pub(crate) fn take_late(
     else {
         return true;
     };
+    if origin == port.peer.tag() {
+        port.end(Ending::Refused(no_room(&port.peer, letters.len(), &error)));
+        return false;
+    }
     let detail = applier.left_out().note(origin, applied.watermarks.origin(origin), letters, &error);
     let (tree, name) = (&applier.identity().tree, applier.name(origin));
     tracing::warn!(%tree, peer = %port.peer, origin = name, detail, "an origin is left out of the links that forward it");
     port.end(Ending::Goodbye("an origin that it forwards comes too late and is left out from now on"));
     false
+}
+
+/// Why an origin's own link is refused. To begin again at once would lose what it alone has.
+fn no_room(origin: &ClusterId, late: usize, why: &Error) -> Refusal {
+    let keeps_none = why.kind() == ErrorKind::Refused;
+    let kind = if keeps_none { RefusalKind::Reaped } else { RefusalKind::DeadLettersFull };
+    let again = if keeps_none {
+        "give the tree dead_letter_bytes here, and restart"
+    } else {
+        "it is tried again as soon as there is room: settle other letters (tidewire dead-letters list), or raise \
+         dead_letter_bytes of the tree here"
+    };
+    let detail = format!(
+        "{late} records of {origin} come too late: what was deleted up to then is forgotten here, and they might bring it \
+         back, for nothing waited for {origin} then. They are to be parked as dead letters, for which there is no room: \
+         {why}. Nothing of them is lost: {again}. {TOO_MUCH}"
+    );
+    Refusal::new(kind, detail)
 }
 
 fn name_of(letter: &Letter) -> (PartitionId, Offset) {

@@ -21,9 +21,8 @@
 //! # let tasks = Tasks::new(Threads::Inline);
 //! # let (incarnation, partitions) = (Incarnation::new(1), 8);
 //! # let (merge, consistency) = (MergeMode::LastWriterWins, Consistency::Causal);
-//! # let interest = tidewire_core::record::Interest::all();
 //! # let identity =
-//! #     TreeIdentity { cluster: cluster.clone(), tree, incarnation, partitions, merge, consistency, interest };
+//! #     TreeIdentity { cluster: cluster.clone(), tree, incarnation, partitions, merge, consistency };
 //! # let orders = Arc::new(MemTarget::new(identity));
 //! # let transport = MemNetwork::new(&Random::from_seed(1)).endpoint(&cluster);
 //! let metrics = ApplierMetrics::new(&Metrics::default());
@@ -68,6 +67,7 @@ mod sifting;
 mod slot;
 mod status;
 mod tripwire;
+mod turn;
 mod view;
 
 pub use applier::Applier;

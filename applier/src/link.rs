@@ -99,7 +99,12 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
     }
     let mut view = applier.view();
     let now = view.get();
-    port.stands_behind(now.seeds);
+    if !port.is_of(now.epoch) {
+        let anew = wire::Goodbye { reason: ANEW.to_owned() };
+        return farewell(link.sender, link.receiver, vec![Frame::new(0, Body::Goodbye(anew))]).await;
+    }
+    // Looked at after the epoch: who is told of other keys belongs to one that is over.
+    let held = applier.target().interest();
     let credit = applier.credit(peer, &now).min(applier.settings().initial_credit_bytes);
     let identity = applier.identity();
     let welcome = wire::Welcome {
@@ -115,24 +120,14 @@ async fn open(link: Link, admission: Admission, server: &Inner) {
         not_forwarded: refused,
         snapshot: server.snapshot_request(&applier, &caller, &origins),
         capabilities: if caller.packs { vec![ZSTD.to_owned()] } else { Vec::new() },
-        interest: identity.interest.prefixes().to_vec(),
+        interest: held.prefixes().to_vec(),
     };
     let session = begin(&caller, &applier, &port, &now, origins, &welcome);
     tracing::info!(%tree, %peer, session = %port.number, remote = link.remote, "link opened");
     let stop = server.stop.clone();
     let Link { sender, receiver, .. } = link;
-    let mut running = Running {
-        sender,
-        receiver,
-        applier,
-        slot,
-        port,
-        session,
-        view,
-        stop,
-        said_at: Instant::now(),
-        seeds: now.seeds,
-    };
+    let mut running =
+        Running { sender, receiver, applier, slot, port, session, view, stop, said_at: Instant::now() };
     let end = match running.send(Frame::new(running.port.number.get(), Body::Welcome(welcome))).await {
         Ok(()) => running.run().await,
         Err(end) => end,
@@ -156,7 +151,7 @@ fn begin(
         origins,
         partitions: identity.partitions,
         packs: caller.packs,
-        filters: !identity.interest.is_all(),
+        filters: !welcome.interest.is_empty(),
     };
     let pause = pause_of(applier, port, now);
     let said = Standing { credit: welcome.credit_bytes, ..standing(applier, port, now, pause.as_ref()) };
@@ -213,10 +208,8 @@ pub(crate) struct Running {
     pub(crate) slot: Arc<Slot>,
     pub(crate) port: Arc<Port>,
     pub(crate) session: Session,
-    view: Follower<Arc<View>>,
+    pub(crate) view: Follower<Arc<View>>,
     pub(crate) stop: CancellationToken,
-    /// How many seeds the tree had taken when the session began.
-    seeds: u64,
     /// When the last acknowledgement was sent.
     said_at: Instant,
 }
@@ -229,6 +222,9 @@ struct Pending {
     /// A seed has begun.
     seed: Option<Vec<(ClusterId, Incarnation)>>,
 }
+
+/// Why a session of an older epoch ends.
+const ANEW: &str = "the tree was seeded from a snapshot, or holds other keys now";
 
 pub(crate) const SHUTTING_DOWN: End = End::Here(Ending::Goodbye("shutting down"));
 
@@ -318,15 +314,19 @@ impl Running {
         }
     }
 
+    /// Whether the session goes on in this epoch of the tree.
+    pub(crate) fn check_epoch(&mut self) -> Result<(), End> {
+        let goes_on = self.port.is_of(self.view.get().epoch);
+        if goes_on { Ok(()) } else { Err(End::Here(Ending::Goodbye(ANEW))) }
+    }
+
     async fn acknowledge(&mut self, repeat: bool) -> Result<(), End> {
         let view = self.view.get();
         self.slot.progress(&view);
         if view.closed {
             return Err(SHUTTING_DOWN);
         }
-        if view.seeds != self.seeds {
-            return Err(End::Here(Ending::Goodbye("the tree was seeded from a snapshot")));
-        }
+        self.check_epoch()?;
         self.session.wish(&view.wanted);
         let pause = pause_of(&self.applier, &self.port, &view);
         self.slot.paused(pause.as_ref());

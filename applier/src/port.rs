@@ -24,8 +24,8 @@ pub(crate) struct Port {
     pub(crate) number: SessionNumber,
     pub(crate) peer: ClusterId,
     origins: OnceLock<BTreeMap<OriginTag, (ClusterId, Incarnation)>>,
-    /// How many seeds the tree had taken when the session was told where it stands.
-    seeds: AtomicU64,
+    /// Which epoch of the tree the session belongs to.
+    epoch: AtomicU64,
     ending: watch::Sender<Option<Ending>>,
 }
 
@@ -35,7 +35,7 @@ impl Port {
             number,
             peer,
             origins: OnceLock::new(),
-            seeds: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             ending: watch::Sender::new(None),
         }
     }
@@ -46,15 +46,15 @@ impl Port {
         let _first = self.origins.set(origins);
     }
 
-    /// Says how many seeds the tree had taken when the session was told where it stands.
-    pub(crate) fn stands_behind(&self, seeds: u64) {
-        self.seeds.store(seeds, Ordering::Relaxed);
+    /// Says in which epoch of the tree the session was let in.
+    pub(crate) fn stands_behind(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Relaxed);
     }
 
-    /// Whether the session counts from where the tree stands after so many seeds. What came before the last one was
-    /// dropped, so an older session's run is broken.
-    pub(crate) fn is_of(&self, seeds: u64) -> bool {
-        self.seeds.load(Ordering::Relaxed) == seeds
+    /// Whether the session belongs to this epoch of the tree. What waited when it began was dropped, and peers filter for the
+    /// keys that were held when a session began: so an older session's run is broken.
+    pub(crate) fn is_of(&self, epoch: u64) -> bool {
+        self.epoch.load(Ordering::Relaxed) == epoch
     }
 
     /// Whose records the link carries, by tag; nobody's before that is known.

@@ -10,7 +10,6 @@ use std::time::Duration;
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{ClusterId, Incarnation, TreeName};
 use tidewire_core::tree::{Imported, LateRows, Staging};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use crate::applier::Applier;
@@ -18,6 +17,7 @@ use crate::link::{End, Running, SHUTTING_DOWN};
 use crate::port::Ending;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::session::Event;
+use crate::turn::Work;
 
 /// A peer that sends nothing of a seed for so long has died; another one may seed the tree then.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -71,9 +71,11 @@ impl Running {
         tracing::info!(%tree, %peer, "a snapshot comes in");
         let (mut heard, mut told) = (Instant::now(), Instant::now());
         loop {
+            self.check_epoch()?;
             let frame = tokio::select! { biased;
                 () = self.stop.cancelled() => return Err(SHUTTING_DOWN),
                 ending = self.port.ended() => return Err(End::Here(ending)),
+                () = self.view.changed() => continue,
                 frame = self.receiver.receive() => frame,
                 () = sleep_until(heard + SILENCE) => {
                     return Err(End::There(format!("nothing of the snapshot came for {} s", SILENCE.as_secs())));
@@ -119,7 +121,8 @@ impl Running {
     ) -> Result<(), End> {
         let bytes = staging.bytes();
         tracing::info!(%tree, %peer, bytes, "a snapshot is whole and is joined with what is here");
-        let mut answer = self.applier.clone().import(staging).await.ok_or(SHUTTING_DOWN)?;
+        let applier = self.applier.clone();
+        let mut answer = applier.turn(Work::Import(staging, self.port.clone())).await.ok_or(SHUTTING_DOWN)?;
         let imported = loop {
             let again = Instant::now() + REPEAT;
             tokio::select! { biased;
@@ -130,7 +133,8 @@ impl Running {
             }
         };
         match imported {
-            Ok(Ok(Imported { rows, bytes, changed, rewritten })) => {
+            Ok(Ok(imported)) => {
+                let Imported { rows, bytes, changed, rewritten } = imported.unwrap_or_default();
                 tracing::info!(%tree, %peer, rows, bytes, changed, rewritten, "seeded from a snapshot");
                 Ok(())
             }
@@ -158,18 +162,6 @@ fn refused(error: &Error) -> End {
         _ => RefusalKind::Unavailable,
     };
     End::Here(Ending::Refused(Refusal::new(kind, error.to_string())))
-}
-
-/// What a round of the applier is asked to do besides pages.
-pub(crate) struct Import {
-    pub(crate) staging: Box<dyn Staging>,
-    pub(crate) answer: oneshot::Sender<Result<Imported, Error>>,
-}
-
-impl std::fmt::Debug for Import {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Import")
-    }
 }
 
 /// Whose seed comes in, and how many bytes have come.

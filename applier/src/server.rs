@@ -218,6 +218,9 @@ impl Inner {
         let mut state = self.state.lock();
         let State { peers, trees, sessions, sealed } = &mut *state;
         let applier = trees.get(&caller.tree);
+        // Looked at before what is held: what changes after that ends the session.
+        let epoch = applier.map(|applier| applier.view().get().epoch);
+        let held = applier.map(|applier| applier.target().interest()).unwrap_or_default();
         let origin = caller.peer.tag();
         let known = Known {
             cluster: &self.config.cluster,
@@ -229,7 +232,7 @@ impl Inner {
             tree: applier.map(|applier| {
                 let marks =
                     applier.target().progress().watermarks.origin(origin).map(|marks| marks.incarnation());
-                (applier.identity().clone(), marks)
+                (applier.identity().clone(), held.clone(), marks)
             }),
         };
         let checked = hello::check(hello, &caller, &known);
@@ -245,7 +248,7 @@ impl Inner {
         if let Some(refusal) = slot.shut() {
             return Err(refusal);
         }
-        let unfit = caller.unfit(applier.identity());
+        let unfit = caller.unfit(&held);
         let cannot = unfit.is_some();
         if slot.is_unfit(unfit) && cannot && wishes_from(&applier, &caller.peer) {
             // Whoever else has a link was not asked.
@@ -256,6 +259,7 @@ impl Inner {
         }
         *sessions += 1;
         let port = Arc::new(Port::new(SessionNumber::new(*sessions), caller.peer.clone()));
+        port.stands_behind(epoch.unwrap_or_default());
         Ok(Admission { caller, applier, slot, port })
     }
 

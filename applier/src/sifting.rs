@@ -6,6 +6,7 @@ use tidewire_core::causal::OriginMarks;
 use tidewire_core::id::{Hlc, Offset, PartitionId};
 use tidewire_core::record::{Block, Coverage, Kind, PartitionRun, RecordView};
 
+use crate::late::TOO_MUCH;
 use crate::refusal::{Refusal, RefusalKind};
 
 /// The blocks of a group that are not covered yet, with how many leading records are. Counts those that are.
@@ -57,12 +58,13 @@ pub(crate) fn sift(
     Ok(fresh)
 }
 
-/// A record of an origin that nothing waited for: not a member when the dead were reaped.
+/// A record of an origin that nothing waited for: not a member when the dead were reaped. Such records are parked one by
+/// one before they come here; what comes here could not be told apart.
 fn too_late(first: Hlc, reaped: Hlc) -> Refusal {
     Refusal::new(
         RefusalKind::Reaped,
         format!(
-            "a record at {first} comes too late: what was deleted up to {reaped} is forgotten here, and it might bring it back. Its origin did not take part then. Let it begin again with an empty tree under a new name, be seeded, and write anew what it alone has; until then seal it out here (tidewire peers seal), or all that comes over its link waits for it"
+            "a record at {first} comes too late: what was deleted up to {reaped} is forgotten here, and it might bring it back, for nothing waited for its origin then. It cannot be parked, because it cannot be told apart. {TOO_MUCH}"
         ),
     )
 }

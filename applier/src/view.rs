@@ -34,8 +34,9 @@ pub(crate) struct View {
     pub(crate) stalled: Option<Arc<Stall>>,
     /// The tree takes nothing any more.
     pub(crate) closed: bool,
-    /// How many seeds it has taken: a session from before one does not know where the tree stands.
-    pub(crate) seeds: u64,
+    /// How many seeds it has taken, and how often other keys were to be held: a session from before does not know where the
+    /// tree stands, or filters for others.
+    pub(crate) epoch: u64,
 }
 
 impl View {

@@ -66,7 +66,6 @@ impl Here {
             partitions: PARTITIONS,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
-            interest: tidewire_core::record::Interest::all(),
         }));
         let families = ApplierMetrics::new(&metrics);
         let applier = Applier::spawn(&tasks, target.clone(), settings, &families).unwrap();

@@ -54,7 +54,7 @@ pub(crate) fn hello(
     forwarded: &[(ClusterId, Incarnation)],
     packs: bool,
     relays: bool,
-    partial: bool,
+    (held, partial): (&Interest, bool),
 ) -> Frame {
     let names = known.iter().chain([&identity.cluster]).chain(forwarded.iter().map(|(name, _)| name));
     let offers = [(packs, ZSTD), (relays, wire::RELAY), (partial, wire::PARTIAL)];
@@ -76,7 +76,7 @@ pub(crate) fn hello(
             .filter(|(offered, _)| *offered)
             .map(|(_, word)| word.to_owned())
             .collect(),
-        interest: identity.interest.prefixes().to_vec(),
+        interest: held.prefixes().to_vec(),
         forwarded: forwarded
             .iter()
             .map(|(name, incarnation)| wire::ForwardedOrigin {

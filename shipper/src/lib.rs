@@ -27,7 +27,6 @@
 //! #     partitions: 8,
 //! #     merge: MergeMode::LastWriterWins,
 //! #     consistency: Consistency::Causal,
-//! #     interest: tidewire_core::record::Interest::all(),
 //! # });
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 //! let network = MemNetwork::new(&Random::from_seed(1));

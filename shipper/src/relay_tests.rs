@@ -29,7 +29,6 @@ fn me() -> TreeIdentity {
         partitions: PARTITIONS,
         merge: MergeMode::LastWriterWins,
         consistency: Consistency::Causal,
-        interest: tidewire_core::record::Interest::all(),
     }
 }
 

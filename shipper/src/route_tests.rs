@@ -17,7 +17,6 @@ fn me() -> TreeIdentity {
         partitions: 2,
         merge: MergeMode::LastWriterWins,
         consistency: Consistency::Causal,
-        interest: tidewire_core::record::Interest::all(),
     }
 }
 

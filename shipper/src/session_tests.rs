@@ -30,7 +30,6 @@ fn me() -> TreeIdentity {
         partitions: PARTITIONS,
         merge: MergeMode::LastWriterWins,
         consistency: Consistency::Causal,
-        interest: tidewire_core::record::Interest::all(),
     }
 }
 

@@ -151,8 +151,10 @@ impl Shipper {
         let packs = self.config.settings.compression != Compression::None;
         let relays = self.config.forward == Forward::OnDemand;
         let known = (self.config.known_clusters)();
-        let partial = log.whole().is_none_or(|whole| !whole.includes(&me.interest));
-        let hello = handshake::hello(&me, self.config.boot, &known, &forwarded, packs, relays, partial);
+        let held = log.interest();
+        let partial = log.whole().is_none_or(|whole| !whole.includes(&held));
+        let holds = (&held, partial);
+        let hello = handshake::hello(&me, self.config.boot, &known, &forwarded, packs, relays, holds);
         let Settings { welcome_timeout, .. } = self.config.settings;
         let answer = timeout(welcome_timeout, async {
             link.sender.send(hello).await?;
@@ -171,7 +173,7 @@ impl Shipper {
             here: log.whole(),
         };
         // While a seed is to bring what is held anew, only what others wrote is left out: who gives it may wait for the rest.
-        if self.config.forward == Forward::Always && !me.interest.includes(&welcomed.interest) {
+        if self.config.forward == Forward::Always && !held.includes(&welcomed.interest) {
             return Err(part(link, &welcomed, unserved()).await);
         }
         let own = welcomed.marks.clone();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidewire::Tree;
 use tidewire_core::clock::WallClock;
+use tidewire_core::error::Error;
 use tidewire_core::id::Version;
 use tidewire_core::record::Interest;
 use tokio::time::Instant;
@@ -36,6 +37,15 @@ impl World {
         self.sites[at].configure(|tree| tree.interest = prefixes);
     }
 
+    /// From now on, too, while the site runs.
+    ///
+    /// # Errors
+    /// When it cannot, at this moment; from the next start it does in any case.
+    pub async fn hold_now(&mut self, at: usize, prefixes: &[&str]) -> Result<(), Error> {
+        self.hold(at, prefixes);
+        self.sites[at].reload().await.map(drop)
+    }
+
     /// Runs a plan whose writers do everything there is, as far as their site holds the keys; then everything is healed.
     pub async fn run_held(&mut self, plan: &Plan) -> Acknowledged {
         self.start_all().await;
@@ -62,8 +72,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(500)).await;
             let trees: Vec<Tree> = self.sites.iter().filter_map(Site::tree).collect();
             let all = rows(&trees[0]);
-            let differs =
-                trees.iter().find(|tree| rows(tree) != of_interest(&all, &tree.identity().interest));
+            let differs = trees.iter().find(|tree| rows(tree) != of_interest(&all, &tree.interest()));
             if self.is_quiet() && differs.is_none() {
                 self.observe();
                 return;
@@ -72,7 +81,7 @@ impl World {
                 Instant::now() < end,
                 "seed {}: {:?} does not hold what it is to: {}",
                 self.seed,
-                differs.map(|tree| (&tree.identity().cluster, &tree.identity().interest)),
+                differs.map(|tree| (&tree.identity().cluster, tree.interest())),
                 self.account()
             );
         }
@@ -91,8 +100,7 @@ impl World {
             let tree = site.tree().expect("everything runs");
             let now = site.clock.now_millis();
             let live = newest.iter().filter(|(key, entry)| {
-                tree.identity().interest.contains(key)
-                    && entry.deadline_ms.is_none_or(|deadline| deadline > now)
+                tree.interest().contains(key) && entry.deadline_ms.is_none_or(|deadline| deadline > now)
             });
             let wanted: Rows = live
                 .filter_map(|(key, entry)| {

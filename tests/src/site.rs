@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidewire::config::{Forward, TreeConfig};
-use tidewire::{Cluster, ClusterConfig, Peer, Tree};
+use tidewire::{Cluster, ClusterConfig, Peer, Reloaded, Tree};
 use tidewire_core::disk::{DiskFaults, FaultyDisk, MemDisk};
 use tidewire_core::error::Error;
 use tidewire_core::id::ClusterId;
@@ -113,9 +113,7 @@ impl Site {
     /// When it cannot open its files.
     pub async fn start(&mut self) -> Result<(), Error> {
         assert!(self.cluster.is_none(), "a site runs once");
-        let mut config = ClusterConfig::new(self.id.as_str(), format!("/data/{}", self.id));
-        config.trees = vec![self.settings.clone()];
-        let cluster = Cluster::builder(config)
+        let cluster = Cluster::builder(self.config())
             .disk(Arc::new(FaultyDisk::over_memory(self.disk.clone(), self.faults.clone())))
             .meta(Arc::new(self.meta.clone()))
             .wall(Arc::new(self.clock.clone()))
@@ -131,6 +129,20 @@ impl Site {
         *self.tree.lock() = Some(cluster.tree(TREE).await?);
         self.cluster = Some(cluster);
         Ok(())
+    }
+
+    fn config(&self) -> ClusterConfig {
+        let mut config = ClusterConfig::new(self.id.as_str(), format!("/data/{}", self.id));
+        config.trees = vec![self.settings.clone()];
+        config
+    }
+
+    /// Has the running site take over the settings that it would start with, as far as that is possible.
+    ///
+    /// # Errors
+    /// As [`Cluster::reload`].
+    pub async fn reload(&self) -> Result<Reloaded, Error> {
+        self.cluster.as_ref().expect("it runs").reload(self.config()).await
     }
 
     /// Kills it as a loss of power would: links break, what was not synced may be lost, nothing is said to anybody.

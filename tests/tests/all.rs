@@ -12,6 +12,7 @@ mod flow;
 mod full_buffers;
 mod gaps;
 mod golden;
+mod holding;
 mod hours;
 mod interest;
 mod kills;

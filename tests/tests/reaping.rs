@@ -8,6 +8,7 @@ use tidewire_core::tree::{ApplyTarget, Graves};
 use tidewire_tests::{Edge, Mix, Site, Topology, Workload, World, seeds, virtual_time};
 use tokio::time::{Instant, sleep};
 
+mod late;
 mod met_later;
 
 /// Collectors that come several times a second; logs forget what everybody has.
@@ -249,31 +250,6 @@ fn f55_a_site_that_returns_from_an_old_copy_and_deletes_there_keeps_its_dead_unt
 }
 
 #[test]
-fn f18_a_site_that_nobody_waited_for_is_refused_what_it_wrote_before_the_dead_were_forgotten() {
-    virtual_time(async {
-        let mut world = World::with_limits(3, 2, &reaping());
-        // b writes alone, and is unknown to a.
-        world.start(1).await;
-        let b = world.sites[1].tree().expect("runs");
-        b.put("k", "of long ago").await.expect("written");
-        world.sites[0].alone();
-        world.start(0).await;
-        let a = world.sites[0].tree().expect("runs");
-        sleep(Duration::from_secs(5)).await;
-        a.delete("k").await.expect("deleted");
-        demand_forgotten(&world, 0).await;
-        let id = world.sites[1].id().clone();
-        world.sites[0].connect(&id);
-        world.sites[0].join().await;
-        sleep(Duration::from_secs(40)).await;
-        assert_eq!(a.get("k"), None, "it is not brought back");
-        let peers = world.sites[1].cluster().expect("runs").status().peers;
-        let reason = peers.iter().find_map(|peer| peer.reason.clone()).unwrap_or_default();
-        assert!(reason.contains("too late"), "{}", world.account());
-    });
-}
-
-#[test]
 fn f22_values_expire_where_they_are_read_and_leave_everywhere_though_clocks_are_apart() {
     virtual_time(async {
         let mut world = World::with_limits(4, 3, &reaping());
@@ -326,8 +302,8 @@ async fn late_over_a_relay(letters: &str) -> World {
     world
 }
 
-async fn write(world: &World, at: usize, key: &'static str) {
-    world.sites[at].tree().expect("runs").put(key, "1").await.expect("written");
+async fn write(world: &World, at: usize, key: impl Into<String>) {
+    world.sites[at].tree().expect("runs").put(key.into(), "1").await.expect("written");
 }
 
 #[test]

@@ -195,7 +195,7 @@ async fn reload(file: &Path, cluster: &Cluster) {
             for key in &done.needs_restart {
                 tracing::warn!(key, "a changed setting takes a restart; it goes on as it was");
             }
-            let Reloaded { added, changed, removed, freed_bytes, trees, sinks, .. } = done;
+            let Reloaded { added, changed, removed, freed_bytes, trees, sinks, interests, .. } = done;
             tracing::info!(
                 ?added,
                 ?changed,
@@ -203,6 +203,7 @@ async fn reload(file: &Path, cluster: &Cluster) {
                 freed_bytes,
                 ?trees,
                 ?sinks,
+                ?interests,
                 "configuration read again"
             );
         }

@@ -100,6 +100,9 @@ pub struct TreeStatus {
     pub name: String,
     /// Its number of partitions.
     pub partitions: u16,
+    /// Prefixes of the keys that are held here; absent: all keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interest: Vec<String>,
     /// Live entries.
     pub entries: u64,
     /// For each origin by name, the HLC up to which its writes are applied here.

@@ -93,7 +93,6 @@ impl MemFeed {
             partitions: 4,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
-            interest: crate::record::Interest::all(),
         })
     }
 

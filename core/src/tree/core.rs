@@ -1,6 +1,7 @@
 //! [`Tree`]: the handle that callers use.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use crate::latest::Latest;
 use crate::letters::TreeLetters;
 use crate::limits::{Limits, MAX_BATCH_OPERATIONS, MAX_KEY_BYTES};
 use crate::metrics::BufferMetrics;
-use crate::record::Mutation;
+use crate::record::{Interest, Mutation};
 use crate::tasks::Tasks;
 use crate::wal::file::FileStorage;
 use crate::wal::{Bounds, Log, LogState, WalStorage, Writer};
@@ -60,6 +61,10 @@ pub struct TreeSize {
 
 pub(super) struct Inner {
     pub(super) identity: TreeIdentity,
+    /// Which keys are held here, as it is told to others and asked of local writes.
+    pub(super) interest: RwLock<Interest>,
+    /// Keys that are not held any more are on their way out.
+    pub(super) dropping: AtomicBool,
     pub(super) gauges: TreeGauges,
     pub(super) limits: Limits,
     pub(super) clock: Arc<HybridClock>,
@@ -222,7 +227,8 @@ impl Tree {
 
     /// A write that this cluster does not hold itself would be lost to whoever is seeded from here.
     fn check_interest(&self, mutation: &Mutation) -> Result<(), Error> {
-        let TreeIdentity { interest, tree, cluster, .. } = &self.0.identity;
+        let TreeIdentity { tree, cluster, .. } = &self.0.identity;
+        let interest = self.0.interest.read();
         if interest.allows(mutation) {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! [`TreeIdentity`]: what two clusters must agree on before a tree is replicated between them.
 
 use crate::id::{ClusterId, Incarnation, OriginTag, TreeName};
-use crate::record::{Interest, MergeMode};
+use crate::record::MergeMode;
 
 /// Whether a write waits at a receiver for what its writer may have seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +28,6 @@ pub struct TreeIdentity {
     pub merge: MergeMode,
     /// Whether writes wait for their dependencies here.
     pub consistency: Consistency,
-    /// Which keys are held here: peers send no others.
-    pub interest: Interest,
 }
 
 impl TreeIdentity {

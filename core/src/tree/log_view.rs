@@ -48,6 +48,11 @@ pub trait LogView: Send + Sync + 'static {
     /// Who this is. Never changes.
     fn identity(&self) -> TreeIdentity;
 
+    /// Which keys are held here. Whoever ships them on says so to his peer first, so he begins anew when it changes.
+    fn interest(&self) -> Interest {
+        Interest::all()
+    }
+
     /// Where the local origin's applied records end, by partition.
     fn tails(&self) -> OriginMarks;
 
@@ -79,7 +84,7 @@ pub trait LogView: Send + Sync + 'static {
     /// The keys of which everything is here; None: there are none. Less than what is held while a seed is wanted for more
     /// keys than before.
     fn whole(&self) -> Option<Interest> {
-        Some(self.identity().interest)
+        Some(self.interest())
     }
 
     /// Begins a seed for a receiver that the log cannot serve: all that is applied here of the keys that it holds, as of a

@@ -13,6 +13,7 @@ mod decoders;
 mod entry;
 mod feeding;
 mod filtered;
+mod holding;
 mod identity;
 mod image;
 mod index;
@@ -39,6 +40,8 @@ mod superseded;
 mod target;
 mod token;
 
+#[cfg(test)]
+mod holding_tests;
 #[cfg(test)]
 mod observer_tests;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -90,6 +90,8 @@ pub(super) struct TreeGauges {
     pub(super) retained: Gauge,
     pub(super) physical: Gauge,
     pub(super) trimmed: Counter,
+    /// Keys that were there and are not held any more.
+    pub(super) dropped: Counter,
     tombstones: Gauge,
     ranges: Gauge,
     /// Tombstones, expired entries, deleted ranges.
@@ -107,6 +109,7 @@ impl TreeGauges {
             retained: metrics.retained.get_or_create(&labels).clone(),
             physical: metrics.physical.get_or_create(&labels).clone(),
             trimmed: metrics.trimmed.get_or_create(&labels).clone(),
+            dropped: metrics.dropped.get_or_create(&labels).clone(),
             tombstones: metrics.tombstones.get_or_create(&labels).clone(),
             ranges: metrics.ranges.get_or_create(&labels).clone(),
             reaped: ["tombstone", "expired", "range"].map(reaped),
@@ -148,7 +151,7 @@ impl TreeMetrics {
             ),
             dropped: metrics.counters(
                 "tidewire_interest_dropped_keys",
-                "Keys of the snapshot that a tree was opened by that are not held any more",
+                "Keys that were there and are not held any more: of the snapshot that a tree was opened by, and while it is open",
             ),
             passed_over: metrics.counters(
                 "tidewire_interest_passed_over_records",
@@ -251,12 +254,10 @@ impl Tree {
             partitions: config.partitions,
             merge: config.merge,
             consistency: config.consistency,
-            interest: config.interest,
         };
         let end = recovered.start.lsn;
         let labels = vec![("tree", config.name.to_string())];
         let unheld = recovered.state.unheld;
-        config.tree_metrics.dropped.get_or_create(&labels).inc_by(unheld.keys);
         let passed_over = config.tree_metrics.passed_over.get_or_create(&labels).clone();
         passed_over.inc_by(unheld.records);
         let applied = Arc::new(AppliedState {
@@ -290,8 +291,11 @@ impl Tree {
             recovered.start,
         );
         let gauges = TreeGauges::new(&config.tree_metrics, &config.name);
+        gauges.dropped.inc_by(unheld.keys);
         let tree = Self(Arc::new(Inner {
             identity,
+            interest: RwLock::new(config.interest),
+            dropping: AtomicBool::new(false),
             gauges,
             limits: config.limits,
             clock: config.clock,

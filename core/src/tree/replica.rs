@@ -27,6 +27,14 @@ impl ApplyTarget for Tree {
         self.0.identity.clone()
     }
 
+    fn interest(&self) -> Interest {
+        Self::interest(self)
+    }
+
+    async fn hold(&self, interest: Interest) -> Result<(), Error> {
+        Self::hold(self, interest).await
+    }
+
     fn progress(&self) -> Progress {
         self.0.applied.state.read().claimed()
     }
@@ -123,6 +131,10 @@ impl LogView for Tree {
         self.0.identity.clone()
     }
 
+    fn interest(&self) -> Interest {
+        Self::interest(self)
+    }
+
     fn tails(&self) -> OriginMarks {
         self.own_marks()
     }
@@ -189,7 +201,7 @@ impl LogView for Tree {
     }
 
     fn whole(&self) -> Option<Interest> {
-        self.0.seeds.whole(&self.0.identity.interest)
+        self.0.seeds.whole()
     }
 
     async fn seed(&self, interest: &Interest) -> Result<Box<dyn SeedReader>, Error> {

@@ -11,7 +11,7 @@ use crate::causal::{VersionVector, Watermarks};
 use crate::error::{Error, ErrorKind};
 use crate::id::{ClusterId, Hlc, Incarnation, OriginTag};
 use crate::letters::Letter;
-use crate::record::ReadyGroup;
+use crate::record::{Interest, ReadyGroup};
 
 /// What is applied, all of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +52,25 @@ pub struct Applied {
 pub trait ApplyTarget: Send + Sync + 'static {
     /// Who this is. Never changes.
     fn identity(&self) -> TreeIdentity;
+
+    /// Which keys are held here: peers send no others.
+    fn interest(&self) -> Interest {
+        Interest::all()
+    }
+
+    /// Holds these keys from now on. Called between two calls of [`apply`](Self::apply), and while no seed is joined: what
+    /// peers filtered for the keys that were held before is not applied any more after it. Nobody ships from here
+    /// meanwhile, for what he told his peer is true no more.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be stored, `Conflict` while something would be lost by it: then nothing has changed.
+    /// `Refused` by a target that always holds the same.
+    async fn hold(&self, interest: Interest) -> Result<(), Error> {
+        if interest == self.interest() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Refused, "which keys this target holds cannot be changed"))
+    }
 
     /// What is applied now.
     fn progress(&self) -> Progress;

@@ -77,6 +77,7 @@ impl Cluster {
         let reasons: Vec<String> = failures
             .into_iter()
             .chain(self.seeding())
+            .chain(self.dropping())
             .chain(self.alarms())
             .chain(refusals)
             .chain(self.0.links.doubtful())
@@ -94,6 +95,7 @@ impl Cluster {
         TreeStatus {
             name: tree.identity().tree.to_string(),
             partitions: tree.identity().partitions,
+            interest: tree.interest().prefixes().iter().map(|prefix| lossy(prefix)).collect(),
             entries: size.entries,
             frontier: frontier
                 .iter()
@@ -140,6 +142,11 @@ impl Cluster {
         }
         stalls
     }
+}
+
+/// Prefixes come from the configuration, which is text.
+fn lossy(prefix: &[u8]) -> String {
+    String::from_utf8_lossy(prefix).into_owned()
 }
 
 /// What is dead at this moment, and what kept it when the collector looked last.

@@ -13,6 +13,7 @@ mod feeding;
 mod flows;
 mod handle;
 mod health;
+mod holding;
 #[cfg(feature = "server")]
 mod letters;
 mod link_status;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewire_core::error::{Error, ErrorKind};
-use tidewire_core::id::ClusterId;
+use tidewire_core::id::{ClusterId, TreeName};
 
 use super::handle::Cluster;
-use crate::config::{ClusterConfig, Peer, needs_restart};
+use crate::config::{ClusterConfig, Peer, TreeConfig, needs_restart};
 
 /// What a [reload](Cluster::reload) did, by name, and what it could not do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Reloaded {
     pub trees: Vec<String>,
     /// Sinks that were started.
     pub sinks: Vec<String>,
+    /// Trees of which other keys are held now.
+    pub interests: Vec<String>,
     /// Keys whose change takes a restart; they go on as they were.
     pub needs_restart: Vec<String>,
 }
@@ -31,19 +33,20 @@ pub struct Reloaded {
 impl Reloaded {
     /// Whether anything is different now.
     pub fn did_something(&self) -> bool {
-        [&self.added, &self.changed, &self.removed, &self.trees, &self.sinks]
+        [&self.added, &self.changed, &self.removed, &self.trees, &self.sinks, &self.interests]
             .iter()
             .any(|names| !names.is_empty())
     }
 }
 
 impl Cluster {
-    /// Takes over what can change while it runs: the peers that the configuration lists, and trees and sinks that are new
-    /// in it. Everything else stays as it is, and is named in the answer.
+    /// Takes over what can change while it runs: the peers that the configuration lists, trees and sinks that are new in
+    /// it, and which keys of a tree are held. Everything else stays as it is, and is named in the answer.
     ///
     /// # Errors
     /// `Invalid` for a configuration that breaks a rule: then nothing has changed. Otherwise as opening a tree, adding a peer
-    /// or a sink; what came before is done then, and the next reload goes on.
+    /// or a sink; what came before is done then, and the next reload goes on. `Conflict` for fewer keys of a tree while
+    /// something would be lost by it; everything else is done then.
     pub async fn reload(&self, config: ClusterConfig) -> Result<Reloaded, Error> {
         let config = config.validate().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
         let _one = self.0.reloading.lock().await;
@@ -77,7 +80,41 @@ impl Cluster {
                 self.0.set_config(next.clone());
             }
         }
+        self.reload_interests(&config.trees, next, &mut done).await?;
         Ok(done)
+    }
+
+    /// Has each tree hold the keys that it is to hold now. What one tree cannot is no matter of the others.
+    async fn reload_interests(
+        &self,
+        wanted: &[TreeConfig],
+        mut next: ClusterConfig,
+        done: &mut Reloaded,
+    ) -> Result<(), Error> {
+        let mut first = Ok(());
+        for tree in wanted {
+            let Some(known) = next.trees.iter_mut().find(|known| known.name == tree.name) else { continue };
+            if known.interest == tree.interest {
+                continue;
+            }
+            match self.hold(tree).await {
+                Ok(()) => {
+                    known.interest.clone_from(&tree.interest);
+                    self.0.set_config(next.clone());
+                    done.interests.push(tree.name.clone());
+                }
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        first
+    }
+
+    async fn hold(&self, tree: &TreeConfig) -> Result<(), Error> {
+        let interest = tree
+            .interest()
+            .map_err(|error| Error::new(ErrorKind::Invalid, format!("interest of {}: {error}", tree.name)))?;
+        let name = TreeName::new(&tree.name)?;
+        self.0.links.hold(&name, interest, &self.0.tasks, &self.0.random).await
     }
 
     async fn reload_peers(&self, before: &[Peer], wanted: &[Peer], done: &mut Reloaded) -> Result<(), Error> {

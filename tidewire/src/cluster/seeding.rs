@@ -65,7 +65,7 @@ impl Cluster {
             said += &format!("; {}", unfit.join("; "));
         }
         if !unfit.is_empty() && others == 0 {
-            let held = &tree.identity().interest;
+            let held = tree.interest();
             said += &format!(
                 "; no peer is left that could: add one that holds {held}, or let one of these hold them, or hold fewer keys here \
                  (interest of the tree)"

@@ -1,4 +1,4 @@
-//! Servers of which one holds some of the keys: which, through restarts with more of them and with fewer.
+//! Servers of which one holds some of the keys: which, through restarts and reloads with more of them and with fewer.
 
 use std::collections::BTreeMap;
 
@@ -73,4 +73,53 @@ fn a_server_holds_exactly_its_keys_through_restarts_with_more_of_them_and_with_f
     c.start();
     holds(&c, &["us-"], &a);
     eventually("the others hold the same", 60, || (a.api().scan() == b.api().scan()).then_some(()));
+}
+
+/// Has a running server read its configuration with other keys, and waits until it has taken that over.
+fn reload(server: &Server, prefixes: &[&str]) {
+    let taken_over = |server: &Server| server.log().matches("configuration read again").count();
+    let before = taken_over(server);
+    server.hold(prefixes);
+    server.hang_up();
+    eventually("the configuration is read again", 60, || (taken_over(server) > before).then_some(()));
+}
+
+#[test]
+fn a_server_holds_exactly_the_keys_of_a_reloaded_configuration_without_a_restart() {
+    let [mut a, mut b] = ["a", "b"].map(Server::new);
+    let ports = [("a", a.replication_port()), ("b", b.replication_port())];
+    a.configure(&[ports[1]], "");
+    b.configure(&[ports[0]], "");
+    [&mut a, &mut b].into_iter().for_each(Server::start);
+    for number in 0..30 {
+        assert!(a.api().wrote(&format!("eu-{number}"), "1") && a.api().wrote(&format!("us-{number}"), "1"));
+    }
+    holds(&b, &["eu-", "us-"], &a);
+    let pid = b.pid();
+
+    reload(&b, &["eu-"]);
+    assert_eq!(b.api().scan(), rows(&a, &["eu-"]), "fewer, at once");
+    let (status, said) = b.api().put("us-b", b"1").expect("an answer");
+    assert!(status == 400 && said.contains("widen interest"), "{status} {said}");
+    assert!(b.api().admin("GET", "/v1/status").1.contains("\"interest\":[\"eu-\"]"));
+    assert_eq!(b.api().counter("tidewire_interest_dropped_keys_total"), Some(30.0));
+    assert!(
+        a.api().deleted_range("us-1", "us-2") && a.api().wrote("us-3", "2") && a.api().wrote("eu-3", "2")
+    );
+    eventually("what it holds goes on to come", 60, || b.api().value("eu-3").filter(|value| value == "2"));
+    holds(&b, &["eu-"], &a);
+
+    reload(&b, &["eu-", "us-"]);
+    holds(&b, &["eu-", "us-"], &a);
+    assert_eq!(b.api().counter("tidewire_reseeds_total"), Some(1.0));
+    eventually("it is ready", 30, || b.api().admin("GET", "/readyz").0.eq(&200).then_some(()));
+    assert!(b.api().wrote("us-b", "1"));
+    eventually("its writes of the new part arrive", 60, || a.api().value("us-b"));
+    assert!(b.pid() == pid && !b.log().contains("takes a restart"), "{}", b.log());
+
+    reload(&b, &["us-"]);
+    b.kill();
+    b.start();
+    holds(&b, &["us-"], &a);
+    assert_eq!(b.api().counter("tidewire_reseeds_total"), Some(0.0));
 }

@@ -38,7 +38,6 @@ impl World {
             partitions: 4,
             merge: MergeMode::LastWriterWins,
             consistency: Consistency::Causal,
-            interest: tidewire_core::record::Interest::all(),
         });
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic(TOPIC, PARTITIONS, 1).unwrap();

@@ -190,6 +190,31 @@ impl Tree {
         Ok(gone)
     }
 
+    /// Takes out of the state what is not held any more, in slices as what is dead. Answers how many keys that were.
+    pub(in crate::tree) async fn take_out_unheld(&self) -> Result<u64, Error> {
+        let _one = self.0.reaper.horizon.lock().await;
+        let (mut from, mut dropped) = (Some(0), 0);
+        while let Some(first) = from {
+            let (applied, most) = (self.0.applied.clone(), self.0.limits.reap_slots);
+            let step = self.0.tasks.blocking(move || {
+                let (mut next, mut went) = (Some(first), 0);
+                for _ in 0..SLICES_PER_STEP {
+                    let Some(at) = next else { break };
+                    let (after, more) = applied.state.write().drop_unheld(at, most);
+                    next = after;
+                    went += more;
+                }
+                (next, went)
+            });
+            let (next, went) = step.await?;
+            from = next;
+            dropped += went;
+            tokio::task::yield_now().await;
+        }
+        self.sweep().await?;
+        Ok(dropped)
+    }
+
     async fn take_out_ranges(&self) -> Result<Graves, Error> {
         let (applied, most) = (self.0.applied.clone(), self.0.limits.reap_slots);
         let taken = self.0.tasks.blocking(move || {

@@ -147,12 +147,22 @@ impl SeedBook {
         self.record.read().wish.clone()
     }
 
+    /// Other keys are held from now on, of a tree that covers this. Durable when it returns, or unchanged. Blocks.
+    pub(in crate::tree) fn hold(
+        &self,
+        interest: &Interest,
+        covered: &Watermarks,
+    ) -> Result<(), StorageError> {
+        // In time: from the change on a giver is measured by it. Without the change it is of no account.
+        *self.owed.lock() = covered.clone();
+        self.change(|record| _ = record.hold(interest, false))?;
+        self.lacks.lock().clear();
+        Ok(())
+    }
+
     /// Of the keys that are held, those of which everything is here; None: there are none.
-    pub(in crate::tree) fn whole(&self, held: &Interest) -> Option<Interest> {
-        match &self.record.read().widening {
-            None => Some(held.clone()),
-            Some(Widening { whole }) => whole.clone(),
-        }
+    pub(in crate::tree) fn whole(&self) -> Option<Interest> {
+        self.record.read().whole()
     }
 
     /// Whether keys are held that were not before, and no seed has brought them yet.

@@ -57,11 +57,6 @@ pub(in crate::tree) struct Giving {
 impl Tree {
     /// Begins a seed at the present position, of the keys that the taker holds.
     pub(in crate::tree) fn give_seed(&self, interest: &Interest) -> Result<Giving, Error> {
-        if !self.whole().is_some_and(|whole| whole.includes(interest)) {
-            // Whoever takes it deletes what it claims and lacks.
-            let said = format!("not all of {interest} is whole here: seed from a cluster that holds it");
-            return Err(Error::new(ErrorKind::Refused, said));
-        }
         if !self.0.seeds.holes().is_empty() {
             // It would claim writes of its own that it does not have.
             let said = "this log went back to an older copy, and waits for a seed itself";
@@ -97,9 +92,14 @@ impl Tree {
 }
 
 impl Giving {
-    /// A state that is joined with a seed at this moment is of no history.
+    /// Whether what was read until now can be given. A state that is joined with a seed at this moment is of no history.
     fn check(&self) -> Result<(), Error> {
-        let seeds = &self.tree.0.seeds;
+        let (seeds, interest) = (&self.tree.0.seeds, &self.interest);
+        if !seeds.whole().is_some_and(|whole| whole.includes(interest)) {
+            // Whoever takes it deletes what it claims and lacks. Keys that are not held any more leave after this is so.
+            let said = format!("not all of {interest} is whole here: seed from a cluster that holds it");
+            return Err(Error::new(ErrorKind::Refused, said));
+        }
         if seeds.epoch() == self.epoch && !seeds.is_joining() {
             return Ok(());
         }

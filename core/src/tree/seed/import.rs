@@ -233,7 +233,7 @@ impl Tree {
             (self.0.snapshots.clone(), header.clone(), self.0.limits.snapshot_chunk_bytes);
         let begun = tasks.blocking(move || snapshots.begin(&first, chunk)).await?;
         let mut writer = begun.map_err(|error| self.failed(error))?;
-        let mut join = Join::new(file, &self.0.identity.interest);
+        let mut join = Join::new(file, &self.interest());
         loop {
             let (applied, rules) = (self.0.applied.clone(), rules.clone());
             let step = tasks.blocking(move || {
@@ -285,7 +285,7 @@ impl Tree {
         rules: &Arc<Rules>,
     ) -> Result<u64, Error> {
         self.0.seeds.set_joining(true);
-        let mut joining = Joining { join: Join::new(file, &self.0.identity.interest), changed: 0 };
+        let mut joining = Joining { join: Join::new(file, &self.interest()), changed: 0 };
         loop {
             let (applied, rules) = (self.0.applied.clone(), rules.clone());
             let most = self.0.limits.snapshot_chunk_bytes;
@@ -310,7 +310,7 @@ impl Tree {
                 Err(fault) => {
                     tracing::warn!(tree = %self.0.identity.tree, %fault, "a seed cannot be read, tried again");
                     tokio::time::sleep(PAUSE).await;
-                    joining = Joining { join: Join::new(file, &self.0.identity.interest), changed: 0 };
+                    joining = Joining { join: Join::new(file, &self.interest()), changed: 0 };
                 }
             }
         }

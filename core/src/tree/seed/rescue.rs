@@ -29,7 +29,7 @@ impl Tree {
         theirs: &RangeTombstones,
         line: Hlc,
     ) -> Result<u64, Error> {
-        let mut join = Join::new(file, &self.0.identity.interest);
+        let mut join = Join::new(file, &self.interest());
         let mut rewritten = 0;
         let mut mutations = self.lost_ranges(rules, theirs, line);
         loop {

@@ -12,6 +12,7 @@ use super::record::SeedWish;
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, StorageError, StorageErrorKind};
 use crate::id::ClusterId;
+use crate::record::Interest;
 use crate::tree::Tree;
 use crate::tree::snapshot::{SnapshotHeader, SnapshotName};
 
@@ -62,6 +63,8 @@ pub(super) struct TreeStaging {
     /// Bytes that are written.
     at: u64,
     slice: Vec<u8>,
+    /// Which keys were held when it began.
+    interest: Interest,
     /// What it begins with was looked at, or is too long for that.
     looked: bool,
     one: OwnedMutexGuard<()>,
@@ -125,7 +128,8 @@ impl Tree {
             seeds.disk.open(&path, OpenMode::CreateNew).map_err(io)
         });
         let file = opened.await??;
-        Ok(Box::new(TreeStaging { tree: self.clone(), file, at: 0, slice: Vec::new(), looked: false, one }))
+        let (tree, interest) = (self.clone(), self.interest());
+        Ok(Box::new(TreeStaging { tree, file, at: 0, slice: Vec::new(), interest, looked: false, one }))
     }
 }
 
@@ -178,7 +182,11 @@ impl Staging for TreeStaging {
 
     async fn import(mut self: Box<Self>) -> Result<Imported, Error> {
         self.flush().await?;
-        let Self { tree, at, one, .. } = *self;
+        let Self { tree, at, one, interest, .. } = *self;
+        if interest != tree.interest() {
+            let said = "other keys are held here than when this seed began: it is asked for again";
+            return Err(Error::new(ErrorKind::Unavailable, said));
+        }
         // Joined to its end even if nobody waits for it: half of it would be of no history.
         let (answer, answered) = oneshot::channel();
         let (tasks, name) = (tree.0.tasks.clone(), format!("seed of {}", tree.0.identity.tree));

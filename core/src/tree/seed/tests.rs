@@ -128,7 +128,7 @@ fn what_nothing_waited_for_comes_too_late() {
 }
 
 async fn seed(to: &Tree, from: &Tree) -> Result<Imported, Error> {
-    let mut reader = from.give_seed(&to.identity().interest).expect("given");
+    let mut reader = from.give_seed(&to.interest()).expect("given");
     let mut staging = to.stage_seed().await.expect("staged");
     while let Some(piece) = reader.next().await.expect("read") {
         staging.write(piece).await.expect("staged");

@@ -93,6 +93,21 @@ impl State {
         ((end < self.entries.len()).then_some(end), graves)
     }
 
+    /// Takes out what is not held of `most` slots, from one on, whoever reads the entries: it counts as not there for him
+    /// too. Answers the slot after, None at the end, and how many went.
+    pub(in crate::tree) fn drop_unheld(&mut self, from: usize, most: usize) -> (Option<usize>, u64) {
+        let end = self.entries.len().min(from + most);
+        let mut dropped = 0;
+        for slot in from..end {
+            let entry = &self.entries[slot];
+            if !entry.is_gone() && !self.interest.contains(entry.key()) {
+                self.take_out(slot);
+                dropped += 1;
+            }
+        }
+        ((end < self.entries.len()).then_some(end), dropped)
+    }
+
     fn take_out(&mut self, slot: usize) {
         let entry = &mut self.entries[slot];
         let known = u32::try_from(slot).expect("slots are counted in 32 bits");
