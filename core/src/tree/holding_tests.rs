@@ -6,7 +6,6 @@ use super::tests::{Site, ready_groups};
 use super::*;
 use crate::disk::{DiskFaults, FaultyDisk, MemDisk};
 use crate::error::ErrorKind;
-use crate::id::ClusterId;
 use crate::record::Interest;
 
 fn interest(prefixes: &[&'static str]) -> Interest {
@@ -26,9 +25,12 @@ async fn two(site: &mut Site, disk: &MemDisk) -> (Tree, Tree) {
         tree.put(format!("{key}a"), "v").await.expect("written");
         giver.put(format!("{key}b"), "v").await.expect("written");
     }
-    let b = ClusterId::new("b").expect("a name");
-    tree.enroll(&b, giver.identity().incarnation).await.expect("enrolled");
-    tree.apply(ready_groups(&giver).await).await.expect("applied");
+    let (to_tree, to_giver) = (ready_groups(&giver).await, ready_groups(&tree).await);
+    for (one, other, groups) in [(&tree, &giver, to_tree), (&giver, &tree, to_giver)] {
+        let TreeIdentity { cluster, incarnation, .. } = other.identity();
+        one.enroll(cluster, *incarnation).await.expect("enrolled");
+        one.apply(groups).await.expect("applied");
+    }
     (tree, giver)
 }
 

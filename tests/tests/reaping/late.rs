@@ -151,6 +151,8 @@ fn f17_f18_a_site_that_was_sealed_out_and_returns_loses_nothing_that_it_alone_ha
                 cluster.resume_peer("c").await.expect("it may return");
                 sleep(Duration::from_millis(random.below(2_000))).await;
             }
+            // By the slowest clock it is later than what nothing waited for.
+            sleep(Duration::from_secs(2)).await;
             write(&world, 2, "since").await;
             sleep(Duration::from_secs(90)).await;
             for at in 0..2 {

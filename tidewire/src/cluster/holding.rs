@@ -11,7 +11,7 @@ use super::handle::Cluster;
 use super::links::Links;
 
 impl Links {
-    /// Has a tree hold these keys from now on. Its links rest meanwhile, both ways, and begin anew with what is held then:
+    /// Has a tree hold these keys from now on; says whether it held others before. Its links rest meanwhile, both ways, and begin anew with what is held then:
     /// what a peer was told it would be sent, and what it was told to leave out, is true no more.
     ///
     /// # Errors
@@ -22,11 +22,14 @@ impl Links {
         interest: Interest,
         tasks: &Tasks,
         random: &Random,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let _one = self.changing.lock().await;
         let enrolled = self.state.lock().trees.get(tree).cloned().ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("tree {tree} does not take part in the exchange"))
         })?;
+        if enrolled.tree.interest() == interest {
+            return Ok(false);
+        }
         let shippers: Vec<ShipperHandle> = {
             let state = self.state.lock();
             let of_tree = state.shippers.iter().filter(|((_, name), _)| name == tree);
@@ -35,8 +38,10 @@ impl Links {
         futures::future::join_all(shippers.iter().map(ShipperHandle::stop)).await;
         self.state.lock().shippers.retain(|(_, name), _| name != tree);
         let held = enrolled.applier.hold(interest).await;
-        self.start_missing(tasks, random).await?;
-        held
+        if !self.is_stopping() {
+            self.start_missing(tasks, random).await?;
+        }
+        held.map(|()| true)
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tidewire_core::error::{Error, ErrorKind};
 use tidewire_core::id::{ClusterId, TreeName};
+use tokio::sync::oneshot;
 
-use super::handle::Cluster;
+use super::handle::{Cluster, Inner};
 use crate::config::{ClusterConfig, Peer, TreeConfig, needs_restart};
 
 /// What a [reload](Cluster::reload) did, by name, and what it could not do.
@@ -94,14 +95,11 @@ impl Cluster {
         let mut first = Ok(());
         for tree in wanted {
             let Some(known) = next.trees.iter_mut().find(|known| known.name == tree.name) else { continue };
-            if known.interest == tree.interest {
-                continue;
-            }
             match self.hold(tree).await {
-                Ok(()) => {
+                Ok(changed) => {
                     known.interest.clone_from(&tree.interest);
                     self.0.set_config(next.clone());
-                    done.interests.push(tree.name.clone());
+                    done.interests.extend(changed.then(|| tree.name.clone()));
                 }
                 Err(error) => first = first.and(Err(error)),
             }
@@ -109,12 +107,19 @@ impl Cluster {
         first
     }
 
-    async fn hold(&self, tree: &TreeConfig) -> Result<(), Error> {
+    /// To its end, also if nobody waits for it any more: links rest until it is done.
+    async fn hold(&self, tree: &TreeConfig) -> Result<bool, Error> {
         let interest = tree
             .interest()
             .map_err(|error| Error::new(ErrorKind::Invalid, format!("interest of {}: {error}", tree.name)))?;
-        let name = TreeName::new(&tree.name)?;
-        self.0.links.hold(&name, interest, &self.0.tasks, &self.0.random).await
+        let (name, cluster) = (TreeName::new(&tree.name)?, self.clone());
+        let (answer, answered) = oneshot::channel();
+        self.0.tasks.spawn(format!("holding keys of {name}"), async move {
+            let Inner { links, tasks, random, .. } = &*cluster.0;
+            let held = links.hold(&name, interest, tasks, random).await;
+            let _gone = answer.send(held);
+        });
+        answered.await.unwrap_or_else(|_| Err(Error::shutting_down()))
     }
 
     async fn reload_peers(&self, before: &[Peer], wanted: &[Peer], done: &mut Reloaded) -> Result<(), Error> {
@@ -155,7 +160,7 @@ impl Cluster {
     }
 }
 
-impl super::handle::Inner {
+impl Inner {
     /// The configuration that runs.
     pub(super) fn config(&self) -> Arc<ClusterConfig> {
         self.config.lock().clone()
