@@ -46,7 +46,8 @@ fn answer(hello: &Hello, allowed: Option<bool>, incarnation: Option<u64>) -> Res
         allowed,
         paused: false,
         sealed: false,
-        tree: (hello.tree == "orders").then(|| (identity, incarnation.map(Incarnation::new))),
+        tree: (hello.tree == "orders")
+            .then(|| (identity, Default::default(), incarnation.map(Incarnation::new))),
     };
     let answered = identify(hello).and_then(|caller| check(hello, &caller, &known));
     answered.map_err(|refusal| {
