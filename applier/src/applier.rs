@@ -281,6 +281,8 @@ impl Runner {
             }
             let groups = batch.ready();
             if groups.is_empty() && batch.advances.is_empty() {
+                // What the tree did not take is not waiting any more: others would be asked to pause for ever.
+                self.stalled = None;
                 self.publish(false);
                 return true;
             }

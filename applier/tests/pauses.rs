@@ -64,6 +64,23 @@ async fn a_log_that_fails_pauses_its_peers_until_it_takes_groups_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peer_that_is_removed_while_the_log_fails_leaves_no_pause_to_the_others() {
+    let here = Here::open(Settings::default()).await;
+    let (mut x, y) = (origin("x"), origin("y"));
+    x.commit(&[&["a"]]);
+    let (mut from_x, mut from_y) = (here.call(&x).await, here.call(&y).await);
+    here.target.fail_next(u32::MAX);
+    from_x.page(&x, 0, 1).await;
+    let last = acks_of(&mut from_y, 3).await.pop().expect("a log that fails is everybody's matter");
+    assert!(last.pause.is_some_and(|pause| pause.kind == "log_failing"));
+    here.server.remove(&x.cluster).await;
+    here.target.fail_next(0);
+    let last = acks_of(&mut from_y, 10).await.pop().expect("the end of the pause is said");
+    assert!(last.pause.is_none() && last.credit_bytes > 0, "{last:?}");
+    here.check();
+}
+
+#[tokio::test(start_paused = true)]
 async fn buffers_full_of_what_waits_for_others_pause_the_link_that_brought_it() {
     let here =
         Here::open(Settings { buffer_bytes: 2_000, initial_credit_bytes: 2_000, ..Settings::default() })
