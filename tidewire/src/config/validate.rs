@@ -82,8 +82,10 @@ impl ClusterConfig {
         }
         let record = limits.max_record_bytes;
         if log.pending_bytes < record && record.get() <= ceiling {
-            let message =
-                format!("{} cannot hold one record of limits.max_record_bytes = {record}", log.pending_bytes);
+            let message = format!(
+                "{} cannot hold one record of limits.max_record_bytes = {record}; write \"{record}\" or more, or lower that limit",
+                log.pending_bytes
+            );
             problems.push(Problem::new("log.pending_bytes", message));
         }
         let times = [

@@ -21,6 +21,7 @@ POST            /v1/admin/trees/{tree}/gc?dry_run=   let the log forget what nob
 GET             /v1/status                    trees, peers, sinks, health
 GET             /v1/admin/sinks               POST .../{name}/pause|resume|restart, DELETE .../{name}; ?tree=
 GET             /v1/admin/dead-letters/{sink} what a destination does not take
+GET             /v1/admin/trees/{tree}/dead-letters   what can never be applied here; POST .../{dot}/replay, DELETE .../{dot}
 GET POST        /v1/admin/peers               POST .../{id}/pause|resume|restart|reseed|seal, DELETE .../{id}
 GET             /healthz /readyz /metrics
 ";

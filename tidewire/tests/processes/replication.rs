@@ -53,3 +53,23 @@ fn a_receiver_killed_three_times_ends_with_everything() {
 fn a_sender_killed_three_times_ends_with_everything() {
     write_and_kill("a_sender_killed_three_times_ends_with_everything", 0);
 }
+
+#[test]
+fn f59_a_record_at_the_highest_limit_reaches_the_peer_and_the_link_goes_on() {
+    let [mut a, mut b] = [Server::new("a"), Server::new("b")];
+    let limits = "max_record_bytes = \"16MiB\"\n[log]\npending_bytes = \"16MiB\"";
+    a.configure(&[("b", b.replication_port())], limits);
+    b.configure(&[("a", a.replication_port())], limits);
+    a.start();
+    b.start();
+    // Key, value and header fill the limit but for a few bytes.
+    let large = "x".repeat(16 * 1024 * 1024 - 100);
+    assert!(a.api().wrote("large", &large), "{}", a.log());
+    assert!(a.api().wrote("behind", "small"));
+    eventually("what stands behind it arrives", 60, || b.api().value("behind"));
+    assert!(b.api().value("large").as_deref() == Some(&large[..]), "whole");
+    assert_eq!(a.api().put("larger", (large + &"x".repeat(100)).as_bytes()).expect("answered").0, 413);
+    for server in [&a, &b] {
+        assert!(!server.log().contains("link ended"), "{}", server.log());
+    }
+}
