@@ -69,15 +69,14 @@ fn says(world: &World, at: usize) -> String {
 
 /// Has a site hold the keys with these prefixes, as often as it takes.
 async fn hold(world: &mut World, at: usize, prefixes: &[&str]) {
-    for _ in 0..100 {
-        if world.hold_now(at, prefixes).await.is_ok() {
-            let held = Interest::new(prefixes.iter().map(ToString::to_string)).expect("prefixes");
-            assert_eq!(world.sites[at].tree().expect("it runs").interest(), held);
-            return;
-        }
+    let mut tries = 0;
+    while let Err(error) = world.hold_now(at, prefixes).await {
+        tries += 1;
+        assert!(tries < 100, "seed {}: {prefixes:?}: {error}: {}", world.seed, world.account());
         sleep(Duration::from_millis(500)).await;
     }
-    panic!("seed {}: it goes on to refuse {prefixes:?}: {}", world.seed, world.account());
+    let held = Interest::new(prefixes.iter().map(ToString::to_string)).expect("prefixes");
+    assert_eq!(world.sites[at].tree().expect("it runs").interest(), held, "seed {}", world.seed);
 }
 
 /// Changes what a site holds: mostly to the end, sometimes given up half way, or the site dies over it and starts with the
