@@ -35,6 +35,9 @@ use crate::wal::{Bounds, Log, LogState, WalStorage, Writer};
 /// others bring new ones as fast as they are sorted.
 const SETTLING_STEPS: usize = 1 << 17;
 
+/// Entries of the state that a digest takes in under one lock.
+const DIGESTED_AT_ONCE: usize = 4_096;
+
 /// What two clusters compare: equal when they hold the same live keys, values, versions and deadlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
@@ -87,6 +90,8 @@ pub(super) struct AppliedState {
     /// The end of the applied log, and how often the frontier moved: wakes feeds and waiting reads.
     pub(super) moved: Latest<(Lsn, u64)>,
     pub(super) observers: Arc<Observers>,
+    /// One digest at a time.
+    pub(super) digesting: Mutex<()>,
 }
 
 impl AppliedState {
@@ -266,12 +271,18 @@ impl Tree {
         self.0.applied.state.read().scan(prefix, after, limit, now)
     }
 
-    /// The digest of everything live. Reads the whole state; writes wait meanwhile.
+    /// The digest of everything live, of one moment. Reads the whole state, in steps between which writes go on. Blocks.
     pub fn digest(&self) -> Digest {
+        let applied = &self.0.applied;
+        let _one = applied.digesting.lock();
         let now = self.0.clock.wall_millis();
-        let state = self.0.applied.state.read();
-        let frontier = state.claimed().frontier;
-        Digest { frontier, digest: state.digest(now), entries: state.live(now) }
+        applied.state.read().begin_digest(now);
+        loop {
+            let state = applied.state.read();
+            if let Some(digest) = state.digest_some(DIGESTED_AT_ONCE) {
+                return Digest { frontier: state.claimed().frontier, digest, entries: state.live(now) };
+            }
+        }
     }
 
     /// How large it is. Also brings the gauges of its log up to date.

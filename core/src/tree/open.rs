@@ -265,6 +265,7 @@ impl Tree {
             log: Log::new(provider.clone(), config.limits.recent_bytes),
             moved: Latest::new((end, 0)),
             observers: Arc::default(),
+            digesting: Mutex::default(),
         });
         let groups = Arc::new(Applier {
             tree: config.name.clone(),

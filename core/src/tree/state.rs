@@ -4,6 +4,7 @@
 //! ones, nor half of a batch, whatever partitions they are in.
 
 mod applying;
+mod digesting;
 mod reaping;
 mod totals;
 
@@ -11,9 +12,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::Xxh3;
 
 pub(super) use self::applying::GroupOutcome;
+use self::digesting::Digesting;
 use self::reaping::Leavings;
 use self::totals::Totals;
 use super::entry::{Entry, Row, Value};
@@ -48,6 +49,8 @@ pub(super) struct State {
     pub(super) superseded: Superseded,
     /// What is left of what was reaped.
     leavings: Leavings,
+    /// A digest in the making.
+    digesting: Mutex<Option<Digesting>>,
     /// Which keys are held here: whatever the log holds of others has no effect.
     pub(super) interest: Interest,
     /// What it had no effect of for that reason, since it was opened.
@@ -71,6 +74,7 @@ impl State {
             ranges: RangeTombstones::default(),
             superseded: Superseded::default(),
             leavings: Leavings::default(),
+            digesting: Mutex::default(),
             interest: Interest::all(),
             unheld: Unheld::default(),
             parked: Parked::default(),
@@ -100,12 +104,19 @@ impl State {
         let entry = &mut self.entries[slot as usize];
         self.totals.remove(entry);
         self.totals.add(&fresh);
+        if let Some(digesting) = self.digesting.get_mut() {
+            digesting.leaves(slot, entry);
+            digesting.comes(slot, &fresh);
+        }
         *entry = fresh;
     }
 
     fn insert(&mut self, tag: KeyTag, fresh: Entry) {
         self.totals.add(&fresh);
         let slot = self.put_somewhere(fresh);
+        if let Some(digesting) = self.digesting.get_mut() {
+            digesting.comes(slot, &self.entries[slot as usize]);
+        }
         self.table.insert(tag, slot);
         self.index.get_mut().push(slot);
     }
@@ -288,22 +299,5 @@ impl State {
     /// Bytes of keys and values, of what is deleted or expired too.
     pub(super) fn bytes(&self) -> u64 {
         self.totals.bytes()
-    }
-
-    /// A digest of the keys that are live when the clock says `now`, with values, versions and deadlines, whatever
-    /// order they came in: the sum of one 128-bit xxh3 each.
-    pub(super) fn digest(&self, now: u64) -> u128 {
-        let live = self.entries.iter().filter_map(|entry| Some((entry, entry.value_at(now)?)));
-        live.fold(0_u128, |sum, (entry, value)| {
-            let mut hasher = Xxh3::new();
-            hasher.update(&(entry.key().len() as u64).to_le_bytes());
-            hasher.update(entry.key());
-            hasher.update(&entry.version.hlc.get().to_le_bytes());
-            hasher.update(&entry.version.origin.get().to_le_bytes());
-            // No deadline counts as zero: whoever has that one has expired.
-            hasher.update(&entry.deadline_ms().unwrap_or_default().to_le_bytes());
-            hasher.update(value);
-            sum.wrapping_add(hasher.digest128())
-        })
     }
 }

@@ -226,7 +226,14 @@ impl State {
     ) {
         let entry = &mut self.entries[slot as usize];
         self.totals.remove(entry);
+        let mut digesting = self.digesting.get_mut().as_mut();
+        if let Some(digesting) = &mut digesting {
+            digesting.leaves(slot, entry);
+        }
         entry.rewrite(value, deadline_ms, version, lsn);
+        if let Some(digesting) = digesting {
+            digesting.comes(slot, entry);
+        }
         self.totals.add(entry);
     }
 }

@@ -112,6 +112,9 @@ impl State {
         let entry = &mut self.entries[slot];
         let known = u32::try_from(slot).expect("slots are counted in 32 bits");
         self.totals.remove(entry);
+        if let Some(digesting) = self.digesting.get_mut() {
+            digesting.leaves(known, entry);
+        }
         self.table.remove(KeyTag::of(entry.key()), known);
         entry.leave();
         self.leavings.gone.push(known);

@@ -52,7 +52,7 @@ async fn a_committer_waits_for_writers_and_not_for_as_many_records() {
 #[tokio::test(start_paused = true)]
 async fn a_committer_rests_when_nothing_is_pending_however_many_wrote_before() {
     let tick = Duration::from_millis(10);
-    let limits = Limits { linger: tick * 4, commit_deadline: tick * 8, ..Limits::default() };
+    let limits = Limits { linger: tick * 100, commit_deadline: tick * 8, ..Limits::default() };
     let log = Threaded::with(limits, 0).await.with_three_writers().await;
     log.comes_to(&[1]).await;
     log.put("d", 1);
