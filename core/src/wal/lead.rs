@@ -22,24 +22,41 @@ pub(super) const BRIEF: Duration = Duration::from_millis(1);
 /// who does not poll it.
 const PATIENCE: Duration = Duration::from_millis(1);
 
+/// How many commits one who writes alone leads in a row without giving way. Giving way wakes another thread of the runtime in
+/// vain where nothing else can run; never giving way would keep those waiting whom this thread could run.
+const HASTY: u8 = 3;
+
 /// Records that have their place in the pending group.
 pub(super) struct Placed {
     pub(super) ticket: Arc<Ticket>,
     /// How many records the group had then.
     pub(super) records: usize,
-    /// Nobody commits it yet: whoever placed them has to.
-    pub(super) leads: bool,
+    /// What whoever placed them has to do for it.
+    pub(super) part: Part,
+}
+
+/// What a writer has to do for the group that its records are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// To wait: somebody commits it.
+    Waits,
+    /// To commit it, once those have had their turn who can run.
+    Leads,
+    /// To commit it now.
+    LeadsAtOnce,
 }
 
 impl Placed {
     /// Waits until the group is durable and applied, or has failed.
     pub(super) async fn wait(self, shared: &Arc<Shared>) -> Result<(), Error> {
-        if self.leads {
+        if self.part != Part::Waits {
             let leader = Leader(shared);
-            // Whoever else can run and has something to write comes first: one sync then serves all.
-            tokio::task::yield_now().await;
-            while shared.expects_more() {
+            if self.part == Part::Leads {
+                // Whoever else can run and has something to write comes first: one sync then serves all.
                 tokio::task::yield_now().await;
+                while shared.expects_more() {
+                    tokio::task::yield_now().await;
+                }
             }
             shared.lead(self.records);
             drop(leader);
@@ -59,15 +76,22 @@ impl Drop for Leader<'_> {
     }
 }
 
+impl State {
+    fn part_of_leader(&mut self) -> Part {
+        let hasty = self.company <= 1 && self.is_brief && self.hasty < HASTY;
+        self.hasty = if hasty { self.hasty + 1 } else { 0 };
+        if hasty { Part::LeadsAtOnce } else { Part::Leads }
+    }
+}
+
 impl Shared {
-    /// Sees to it that somebody commits what is pending: a committer; or, if the log is idle, the caller itself. True: that
-    /// is asked of it.
-    pub(super) fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> bool {
+    /// Sees to it that somebody commits what is pending: a committer; or, if the log is idle, the caller itself.
+    pub(super) fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Part {
         if state.duty.is_on() || !state.has_work(self) {
-            return false;
+            return Part::Waits;
         }
-        if state.has_leader && state.pending.opened().elapsed() < PATIENCE {
-            return false;
+        if state.has_leader && state.repair.is_none() && state.pending.opened().elapsed() < PATIENCE {
+            return Part::Waits;
         }
         // What came from elsewhere is much at once, and whoever brought it has more to do meanwhile.
         let may_lead = (state.company <= 1 || state.is_brief)
@@ -80,10 +104,10 @@ impl Shared {
         }
         if may_lead && self.runner.lends_threads() {
             state.has_leader = true;
-            return true;
+            return state.part_of_leader();
         }
         self.send_for_work(state);
-        false
+        Part::Waits
     }
 
     /// Whether a leader does better to let others run first.

@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) is_brief: bool,
     /// A caller is about to commit what is pending in its own thread.
     pub(super) has_leader: bool,
+    /// Commits in a row that were led without giving way.
+    pub(super) hasty: u8,
     pub(super) stopping: bool,
     /// The watch ticks.
     pub(super) watched: bool,
@@ -76,6 +78,7 @@ impl State {
             company: 0,
             is_brief: false,
             has_leader: false,
+            hasty: 0,
             stopping: false,
             watched: false,
             seen_attempts: 0,

@@ -265,7 +265,7 @@ impl Shared {
             if latch.write_may_retry() {
                 state.try_again();
                 // Never the caller's part: it is told at once that its write fails.
-                let _leads = self.start(state);
+                let _waits = self.start(state);
             }
             return Err(cause);
         }
@@ -305,8 +305,8 @@ impl Shared {
         }
         state.pending.add_writer();
         let (ticket, records) = (state.pending.ticket.clone(), state.pending.records());
-        let leads = self.start(state);
-        Ok(Some((hlc, Placed { ticket, records, leads })))
+        let part = self.start(state);
+        Ok(Some((hlc, Placed { ticket, records, part })))
     }
 
     /// Takes the blocks of groups over, if there is room for them.
@@ -328,7 +328,7 @@ impl Shared {
         }
         state.pending.add_writer();
         let (ticket, records) = (state.pending.ticket.clone(), state.pending.records());
-        let leads = self.start(state);
-        Ok(Some(Placed { ticket, records, leads }))
+        let part = self.start(state);
+        Ok(Some(Placed { ticket, records, part }))
     }
 }

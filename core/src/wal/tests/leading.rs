@@ -82,6 +82,27 @@ async fn no_more_threads_are_used_than_may_be_lent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_writes_alone_commits_at_once_and_gives_way_to_others_now_and_then() {
+    let log = Threaded::lending(1).await;
+    // The first write after a quiet time is a committer's.
+    log.put("a", 1);
+    log.comes_to(&[1]).await;
+    let alone = one("alone");
+    assert!(futures::poll!(std::pin::pin!(log.writer.append(&alone))).is_ready());
+    assert!(here(&log));
+    for _ in 0..3 {
+        let (had, mut turn) = tokio::sync::oneshot::channel();
+        log.tasks.spawn("beside", async move { had.send(()).expect("the test waits") });
+        for _ in 0..4 {
+            log.writer.append(&alone).await.expect("a sound log takes writes");
+        }
+        // On the only thread that there is, nobody else has a turn unless it gives way.
+        turn.try_recv().expect("one of four commits gives way");
+    }
+    log.ends().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_next_who_writes_has_committed_what_a_leader_that_is_not_polled_left() {
     let log = three_writers().await;
     let (writer, leads) = (log.writer.clone(), one("leads"));
