@@ -3,6 +3,7 @@
 //! Tokio's `watch` wakes its receivers in a random order that no seed of ours decides; a simulation could not be repeated.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -11,6 +12,24 @@ use tokio::sync::Notify;
 struct Shared<T> {
     value: Mutex<(u64, T)>,
     changed: Notify,
+    /// Tasks that wait, or were woken and have not run since.
+    waiting: AtomicUsize,
+}
+
+/// A task that waits, until it runs again or is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn on(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// The side that sets the value.
@@ -20,12 +39,21 @@ pub struct Latest<T>(Arc<Shared<T>>);
 impl<T: Clone> Latest<T> {
     /// Starts with a value.
     pub fn new(value: T) -> Self {
-        Self(Arc::new(Shared { value: Mutex::new((0, value)), changed: Notify::new() }))
+        Self(Arc::new(Shared {
+            value: Mutex::new((0, value)),
+            changed: Notify::new(),
+            waiting: AtomicUsize::new(0),
+        }))
     }
 
     /// The value.
     pub fn get(&self) -> T {
         self.0.value.lock().1.clone()
+    }
+
+    /// Whether somebody waits for another value, or was woken by one and has not run since.
+    pub fn is_awaited(&self) -> bool {
+        self.0.waiting.load(Ordering::Acquire) > 0
     }
 
     /// Changes the value in place and wakes everybody who waits for that.
@@ -72,7 +100,9 @@ impl<T: Clone> Follower<T> {
             if self.shared.value.lock().0 != self.seen {
                 return;
             }
+            let waiting = Waiting::on(&self.shared.waiting);
             changed.await;
+            drop(waiting);
         }
     }
 }
@@ -98,10 +128,14 @@ mod tests {
                 woken.lock().push(number);
             });
         }
+        assert!(!latest.is_awaited());
         tokio::task::yield_now().await;
+        assert!(latest.is_awaited());
         latest.set(1);
         latest.set(2);
+        assert!(latest.is_awaited(), "they have yet to run");
         tasks.join().await;
+        assert!(!latest.is_awaited());
         assert_eq!(*woken.lock(), (0..50).collect::<Vec<_>>());
         assert_eq!(tasks.panics(), Vec::<String>::new());
     }

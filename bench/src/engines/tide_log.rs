@@ -38,6 +38,10 @@ struct Nobody;
 
 impl DurableGroups for Nobody {
     fn apply(&self, _group: &Arc<Group>) {}
+
+    fn is_followed(&self) -> bool {
+        false
+    }
 }
 
 impl TideLog {

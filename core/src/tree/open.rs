@@ -195,6 +195,10 @@ impl DurableGroups for Applier {
         }
         self.applied.moved.modify(|moved| *moved = (group.next_lsn(), moved.1 + 1));
     }
+
+    fn is_followed(&self) -> bool {
+        self.applied.moved.is_awaited() || !self.applied.observers.is_empty()
+    }
 }
 
 impl Applier {

@@ -18,12 +18,13 @@ use crate::error::Error;
 /// Others are committed for in a caller's thread only while a commit takes less than this: a slow disk leaves time enough to
 /// wake a committer, and would hold a thread of the runtime nearly all the time.
 pub(super) const BRIEF: Duration = Duration::from_millis(1);
-/// A caller that was to commit and has not come back for so long is not waited for: its future may be held by somebody
-/// who does not poll it.
+/// A group that has had a leader and been open for so long waits no more for it: the leader's future may be held by
+/// somebody who does not poll it.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// How many commits one who writes alone leads in a row without giving way. Giving way wakes another thread of the runtime in
-/// vain where nothing else can run; never giving way would keep those waiting whom this thread could run.
+/// How many commits one who writes alone, and whom nobody follows, leads in a row without giving way. Giving way wakes another
+/// thread of the runtime in vain where nothing else can run; never giving way would keep those waiting whom this thread
+/// could run. Who was woken by the last commit may wait for this very thread, so then it gives way in any case.
 const HASTY: u8 = 3;
 
 /// Records that have their place in the pending group.
@@ -77,8 +78,8 @@ impl Drop for Leader<'_> {
 }
 
 impl State {
-    fn part_of_leader(&mut self) -> Part {
-        let hasty = self.company <= 1 && self.is_brief && self.hasty < HASTY;
+    fn part_of_leader(&mut self, is_followed: bool) -> Part {
+        let hasty = self.company <= 1 && self.is_brief && self.hasty < HASTY && !is_followed;
         self.hasty = if hasty { self.hasty + 1 } else { 0 };
         if hasty { Part::LeadsAtOnce } else { Part::Leads }
     }
@@ -90,6 +91,11 @@ impl Shared {
         if state.duty.is_on() || !state.has_work(self) {
             return Part::Waits;
         }
+        // First of all: a leader that is not polled is noticed by a watch that is awake.
+        let was_watched = std::mem::replace(&mut state.watched, true);
+        if !was_watched {
+            self.stirred.notify_one();
+        }
         if state.has_leader && state.repair.is_none() && state.pending.opened().elapsed() < PATIENCE {
             return Part::Waits;
         }
@@ -98,13 +104,10 @@ impl Shared {
             && !state.has_leader
             && !state.pending.has_foreign()
             && state.repair.is_none()
-            && state.watched;
-        if !std::mem::replace(&mut state.watched, true) {
-            self.stirred.notify_one();
-        }
+            && was_watched;
         if may_lead && self.runner.lends_threads() {
             state.has_leader = true;
-            return state.part_of_leader();
+            return state.part_of_leader(self.groups.is_followed());
         }
         self.send_for_work(state);
         Part::Waits

@@ -168,6 +168,8 @@ impl State {
     }
 
     fn take_pending(&mut self) -> Pending {
+        // Whoever was to commit it: the next group has a leader of its own.
+        self.has_leader = false;
         let successor = self.pending.successor();
         std::mem::replace(&mut self.pending, successor)
     }

@@ -32,6 +32,12 @@ const CLOCK_TRIES: u32 = 8;
 pub trait DurableGroups: Send + Sync + 'static {
     /// Called once for each group, in log order, before anybody who waits for it is woken.
     fn apply(&self, group: &Arc<Group>);
+
+    /// Whether somebody waits for what is applied, or was woken by it and has not run since. While nobody does, a caller may
+    /// commit several groups one after the other without giving way: it keeps nobody waiting on its thread.
+    fn is_followed(&self) -> bool {
+        true
+    }
 }
 
 /// What a writer is made of.

@@ -1,5 +1,6 @@
 //! When a caller commits in its own thread, for itself and for others.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::threaded::{LINGER, Threaded};
@@ -70,14 +71,18 @@ async fn while_commits_take_long_a_committer_commits_for_company() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_threads_are_used_than_may_be_lent() {
-    let log = Threaded::new().await.with_three_writers().await;
-    log.comes_to(&[1]).await;
-    tokio::time::advance(LINGER).await;
-    log.comes_to(&[1, 2]).await;
+    let log = three_writers().await;
+    let other = log.runner.lend_thread().expect("one may be lent");
+    assert!(log.runner.lend_thread().is_none());
     log.put("d", 1);
     log.put("e", 1);
     log.comes_to(&[1, 2, 2]).await;
-    assert!(!here(&log));
+    assert!(!here(&log), "another tree has the only one");
+    drop(other);
+    log.put("f", 1);
+    log.put("g", 1);
+    log.comes_to(&[1, 2, 2, 2]).await;
+    assert!(here(&log));
     log.ends().await;
 }
 
@@ -99,6 +104,13 @@ async fn who_writes_alone_commits_at_once_and_gives_way_to_others_now_and_then()
         // On the only thread that there is, nobody else has a turn unless it gives way.
         turn.try_recv().expect("one of four commits gives way");
     }
+    // Whoever follows was woken by the commit before, and may wait for this very thread.
+    log.applied.2.store(true, Ordering::Relaxed);
+    for _ in 0..4 {
+        assert!(futures::poll!(std::pin::pin!(log.writer.append(&alone))).is_pending());
+        let before = log.groups().len();
+        log.until(Duration::from_secs(10), |log| log.groups().len() > before).await;
+    }
     log.ends().await;
 }
 
@@ -113,6 +125,15 @@ async fn the_next_who_writes_has_committed_what_a_leader_that_is_not_polled_left
     log.stays_at(&[1, 2]).await;
     log.put("next", 1);
     log.comes_to(&[1, 2, 2]).await;
+    // Whoever writes next has a leader again, also after a time in which nobody watched.
+    for (at, quiet) in [LATE, Duration::from_secs(60)].into_iter().enumerate() {
+        tokio::time::advance(quiet).await;
+        log.until(Duration::from_millis(5), |_| false).await;
+        log.put("later", 1);
+        log.until(Duration::from_millis(5), |_| false).await;
+        tokio::time::advance(LINGER).await;
+        log.comes_to(&[1, 2, 2, 1, 1][..4 + at]).await;
+    }
     held.await.expect("it was committed for it");
     log.ends().await;
 }

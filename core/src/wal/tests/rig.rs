@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -24,14 +24,22 @@ use crate::wal::{
 
 pub(super) const PARTITIONS: u16 = 4;
 
-/// What was applied, in order, and on which threads.
+/// What was applied, in order, and on which threads; and whether somebody follows.
 #[derive(Default)]
-pub(super) struct Applied(pub(super) Mutex<Vec<Arc<Group>>>, pub(super) Mutex<Vec<ThreadId>>);
+pub(super) struct Applied(
+    pub(super) Mutex<Vec<Arc<Group>>>,
+    pub(super) Mutex<Vec<ThreadId>>,
+    pub(super) AtomicBool,
+);
 
 impl DurableGroups for Applied {
     fn apply(&self, group: &Arc<Group>) {
         self.0.lock().push(group.clone());
         self.1.lock().push(std::thread::current().id());
+    }
+
+    fn is_followed(&self) -> bool {
+        self.2.load(Ordering::Relaxed)
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) struct Threaded {
     pub(super) faults: WalFaults,
     watched: Arc<AtomicU64>,
     pub(super) tasks: Tasks,
+    pub(super) runner: CommitRunner,
 }
 
 impl Threaded {
@@ -45,8 +46,9 @@ impl Threaded {
         let memory = Arc::new(MemStorage::new(&cluster(), Incarnation::new(77), 1));
         let storage = Arc::new(FaultyStorage::new(memory, faults.clone(), tasks.clone()));
         let (runner, metrics) = (CommitRunner::new(tasks.clone()).lending(threads), Metrics::default());
-        let (writer, applied, watched) = writer_over(storage.clone(), limits, runner, &tasks, &metrics).await;
-        Self { writer, applied, storage, faults, watched, tasks }
+        let (writer, applied, watched) =
+            writer_over(storage.clone(), limits, runner.clone(), &tasks, &metrics).await;
+        Self { writer, applied, storage, faults, watched, tasks, runner }
     }
 
     pub(super) fn put(&self, key: &'static str, records: usize) {
