@@ -265,7 +265,10 @@ impl Runner {
     async fn round(&mut self) -> bool {
         let mut pause = RETRY.0;
         loop {
-            while let Ok(message) = self.messages.try_recv() {
+            // One turn at a time: what comes behind it waits in the inbox.
+            while self.turn.is_none()
+                && let Ok(message) = self.messages.try_recv()
+            {
                 self.take(message);
             }
             if let Some(turn) = self.turn.take()
@@ -348,19 +351,19 @@ impl Runner {
         }
     }
 
-    /// Does what is to be done with the tree at rest. What waited of any origin is forgotten: links begin anew from where
-    /// the tree stands then. False: the tree takes nothing any more.
+    /// Does it, with the tree at rest, and forgets what waited: links begin anew. False: the tree takes nothing any more.
     async fn turn(&mut self, Turn { work, answer }: Turn) -> bool {
-        let target = self.shared.target.clone();
+        let (target, before) = (self.shared.target.clone(), self.shared.target.interest());
         let done = tokio::select! { biased;
             () = self.shared.stop.cancelled() => return false,
             done = work.run(&*target, self.epoch) => done,
         };
-        if let Ok(imported) = &done {
+        // Other keys may be held though not all that is to go has gone.
+        if done.is_ok() || target.interest() != before {
             let TreeIdentity { tree, partitions, consistency, .. } = &self.shared.identity;
             self.gate = Gate::new(*partitions, *consistency);
             self.epoch += 1;
-            imported.iter().for_each(|imported| self.shared.metrics.seeded(tree, imported));
+            done.iter().flatten().for_each(|imported| self.shared.metrics.seeded(tree, imported));
             self.publish(false);
         }
         let _gone = answer.send(done);

@@ -30,8 +30,8 @@ impl Tree {
     /// [`ApplyTarget::hold`](super::target::ApplyTarget::hold).
     ///
     /// # Errors
-    /// `Unavailable` when it cannot be stored; `Conflict` for fewer keys while this log, which went back to an older copy,
-    /// waits for a seed. Nothing has changed then.
+    /// `Unavailable` when it cannot be stored; `Conflict` for fewer keys while an ordered seed, as for a log that went back
+    /// to an older copy, has yet to come. Nothing has changed then.
     pub async fn hold(&self, interest: Interest) -> Result<(), Error> {
         let before = self.interest();
         if before == interest {
@@ -39,11 +39,12 @@ impl Tree {
         }
         let tree = &self.0.identity.tree;
         let fewer = !interest.includes(&before);
-        if fewer && !self.0.seeds.holes().is_empty() {
+        let ordered = self.0.seeds.wish().is_some_and(|wish| wish.from.is_some());
+        if fewer && (ordered || !self.0.seeds.holes().is_empty()) {
             let said = format!(
-                "the log of tree {tree} went back to an older copy and waits for a seed, and what was written on the copy would \
-                 be lost with the keys that are not held any more: wait until health says no more that it is reseeding, then \
-                 reload again"
+                "tree {tree} waits for a seed that was ordered, and if its log went back to an older copy, what was written on \
+                 the copy would be lost with the keys that are not held any more: wait until health says no more that it is \
+                 reseeding, then reload again"
             );
             return Err(Error::new(ErrorKind::Conflict, said));
         }

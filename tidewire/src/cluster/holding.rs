@@ -11,8 +11,9 @@ use super::handle::Cluster;
 use super::links::Links;
 
 impl Links {
-    /// Has a tree hold these keys from now on; says whether it held others before. Its links rest meanwhile, both ways, and begin anew with what is held then:
-    /// what a peer was told it would be sent, and what it was told to leave out, is true no more.
+    /// Has a tree hold these keys from now on; says whether it held others before. Its links rest meanwhile, both ways, and
+    /// begin anew with what is held then: what a peer was told it would be sent, and what it was told to leave out, is
+    /// true no more.
     ///
     /// # Errors
     /// As [`Applier::hold`](tidewire_applier::Applier::hold); the links begin anew in any case.

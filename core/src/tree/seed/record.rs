@@ -94,10 +94,14 @@ impl SeedRecord {
         if self.held == *interest {
             return false;
         }
-        let whole = self.whole();
+        let (whole, widened) = (self.whole(), self.widening.is_some());
         (self.held, self.widening) = (interest.clone(), None);
         if !new {
             self.widen_from(whole);
+        }
+        // More keys are wanted no more, and for nothing else was whoever comes asked.
+        if widened && self.widening.is_none() && self.holes.is_empty() {
+            self.wish.take_if(|wish| wish.from.is_none());
         }
         true
     }
@@ -116,11 +120,12 @@ impl SeedRecord {
         }
     }
 
-    /// Whoever alone was to give a seed gives none any more: what was ordered is off. More keys go on to wait for a seed of
-    /// whoever comes first.
+    /// Whoever alone was to give a seed gives none any more: what was ordered is off. More keys, and a log with holes, go on
+    /// to wait for a seed of whoever comes first.
     pub(in crate::tree) fn withdraw(&mut self, giver: &ClusterId) {
         if self.wish.as_ref().is_some_and(|wish| wish.from.as_ref() == Some(giver)) {
-            self.wish = self.widening.is_some().then_some(SeedWish { from: None });
+            let needed = self.widening.is_some() || !self.holes.is_empty();
+            self.wish = needed.then_some(SeedWish { from: None });
         }
     }
 

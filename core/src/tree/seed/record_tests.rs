@@ -109,14 +109,37 @@ fn the_bytes_of_a_record_with_an_interest_are_those_of_version_2() {
 #[test]
 fn what_was_ordered_is_off_when_its_giver_is_gone_and_more_keys_wait_for_whoever_comes() {
     let [there, other] = ["there", "other"].map(|name| ClusterId::new(name).expect("a name"));
-    let mut ordered = record();
+    let whole = || SeedRecord { holes: Default::default(), ..record() };
+    let mut ordered = whole();
     ordered.withdraw(&other);
-    assert_eq!(ordered, record(), "another cluster was to give it");
+    assert_eq!(ordered, whole(), "another cluster was to give it");
     ordered.withdraw(&there);
-    assert_eq!(ordered, SeedRecord { wish: None, ..record() }, "nothing else has changed");
+    assert_eq!(ordered, SeedRecord { wish: None, ..whole() }, "nothing else has changed");
+    let mut holed = record();
+    holed.withdraw(&there);
+    let anybody = Some(SeedWish { from: None });
+    assert_eq!(holed, SeedRecord { wish: anybody, ..record() }, "what is lacking comes from nowhere else");
     let mut more = interested();
     more.withdraw(&there);
     assert_eq!(more, SeedRecord { wish: Some(SeedWish { from: None }), ..interested() });
     more.withdraw(&there);
     assert_eq!(more.wish, Some(SeedWish { from: None }), "anybody may give it");
+}
+
+#[test]
+fn who_takes_back_that_more_keys_are_held_waits_for_no_seed_unless_one_was_ordered_or_the_log_has_holes() {
+    let wants = |keys: &'static [&'static str]| Interest::new(keys.iter().copied()).expect("an interest");
+    let (few, more) = (wants(&["eu/"]), wants(&["eu/", "us/"]));
+    let narrow = SeedRecord { held: few.clone(), ..SeedRecord::default() };
+    let mut back = narrow.clone();
+    assert!(back.hold(&more, false) && back.wish == Some(SeedWish { from: None }));
+    assert!(back.hold(&few, false));
+    assert_eq!(back, narrow);
+    let there = SeedWish { from: Some(ClusterId::new("there").expect("a name")) };
+    let mut ordered = SeedRecord { wish: Some(there.clone()), ..narrow.clone() };
+    assert!(ordered.hold(&more, false) && ordered.hold(&few, false));
+    assert_eq!(ordered.wish, Some(there));
+    let mut holed = SeedRecord { holes: record().holes, ..narrow };
+    assert!(holed.hold(&more, false) && holed.hold(&few, false));
+    assert_eq!(holed.wish, Some(SeedWish { from: None }));
 }
