@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidewire::{Event, Operation, PutOptions, Start, Tree};
 use tidewire_core::disk::{Disk, MemDisk, OpenMode, read_whole};
 use tidewire_core::id::Lsn;
-use tidewire_core::meta::MemMeta;
+use tidewire_core::meta::{MemMeta, MetaChange, MetaStore};
 use tidewire_core::tree::{ApplyTarget, LogView};
 use tidewire_tests::{World, virtual_time};
 
@@ -178,7 +178,10 @@ fn the_golden_files_of_version_1_open_and_read_as_they_were_written() {
     let expected = std::fs::read_to_string(golden().join(EXPECTED)).expect("what is in the golden files");
     virtual_time(async {
         let mut world = world();
-        world.sites[0].restore((loaded(), MemMeta::new()));
+        // Of the metadata of their cluster only whose they are.
+        let meta = MemMeta::new();
+        meta.commit(vec![MetaChange::put("cluster/id", "a")]).await.expect("pinned");
+        world.sites[0].restore((loaded(), meta));
         // As late as when they were written: what has expired is over.
         tokio::time::sleep(Duration::from_secs(120)).await;
         world.start(0).await;

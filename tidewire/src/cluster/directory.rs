@@ -26,7 +26,8 @@ fn io(what: &str, path: &Path, error: std::io::Error) -> Error {
 }
 
 impl Directory {
-    /// Creates it if it is not there, locks it and checks its version.
+    /// Creates it if it is not there, locks it and checks its version; one that has none gets it with
+    /// [`pin_cluster`](Self::pin_cluster).
     pub(super) fn open(disk: &Arc<dyn Disk>, root: &Path) -> Result<Self, Error> {
         disk.create_dir_all(root)
             .map_err(|error| io("cannot be created; check path and rights", root, error))?;
@@ -42,10 +43,7 @@ impl Directory {
         })?;
         let path = root.join("VERSION");
         let fresh = !disk.exists(&path).map_err(|error| io("VERSION cannot be read", root, error))?;
-        if fresh {
-            write_atomically(disk.as_ref(), &path, format!("{VERSION}\n").as_bytes())
-                .map_err(|error| io("VERSION cannot be written", root, error))?;
-        } else {
+        if !fresh {
             let found = read_whole(disk.as_ref(), &path)
                 .map_err(|error| io("VERSION cannot be read", root, error))?;
             check_version(root, &String::from_utf8_lossy(&found))?;
@@ -63,7 +61,7 @@ impl Directory {
     ) -> Result<(), Error> {
         const KEY: &str = "cluster/id";
         match meta.get(KEY).await? {
-            Some(pinned) if pinned == id.as_str() => return Ok(()),
+            Some(pinned) if pinned == id.as_str() => return self.mark(disk),
             Some(pinned) => {
                 return Err(Error::new(
                     ErrorKind::Refused,
@@ -91,7 +89,17 @@ impl Directory {
             tracing::warn!(data_dir = %self.root.display(), trees = trees.join(", "), "trees are taken over without metadata: positions of sinks and peers, dead letters, added and sealed peers begin anew");
         }
         let pin = MetaChange::put(KEY, Bytes::copy_from_slice(id.as_str().as_bytes()));
-        Ok(meta.commit(vec![pin]).await?)
+        meta.commit(vec![pin]).await?;
+        self.mark(disk)
+    }
+
+    /// Gives it its version. Not before the cluster is pinned: a start that is cut short is begun anew like the first one.
+    fn mark(&self, disk: &Arc<dyn Disk>) -> Result<(), Error> {
+        if !self.fresh {
+            return Ok(());
+        }
+        write_atomically(disk.as_ref(), &self.root.join("VERSION"), format!("{VERSION}\n").as_bytes())
+            .map_err(|error| io("VERSION cannot be written", &self.root, error))
     }
 
     /// The directory of a tree.
